@@ -1,0 +1,1 @@
+//! A scripted program that paints like a terminal coding agent.

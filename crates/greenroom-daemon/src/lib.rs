@@ -1,0 +1,1 @@
+//! The edge: socket, router, config, store, keeper link.

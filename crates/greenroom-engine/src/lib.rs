@@ -1,0 +1,1 @@
+//! Sessions, journal, egress, events, extension traits.

@@ -1,0 +1,1 @@
+//! Processes: spawn, hold, reap.

@@ -1,0 +1,1 @@
+//! Bytes to screen, keys to bytes, terminal query replies.
