@@ -1,0 +1,130 @@
+# Everything a newcomer, a contributor or CI runs. `make` alone lists the targets.
+# A fresh machine needs Rust (rustup), a C compiler and git; `make setup` brings the rest.
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+NIGHTLY ?= nightly
+FUZZ_SECONDS ?= 60
+
+# Pinned so that a fresh machine and CI use the same tools. An installed tool of another version is kept.
+NEXTEST_VERSION := 0.9.143
+DENY_VERSION := 0.20.2
+MACHETE_VERSION := 0.9.2
+FUZZ_VERSION := 0.13.2
+# Programs the tests drive through a session.
+PROGRAMS := tmux vim less htop
+
+# The tools are run a few times, not for hours: compile them quickly.
+INSTALL := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+           CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) install --locked
+
+.PHONY: help
+help:
+	@echo 'make demo     build greenroom and watch a session survive kill -9 (no terminal needed)'
+	@echo 'make install  put greenroom into your cargo bin directory'
+	@echo 'make test     everything CI checks: format, lints, tests, boundaries, documents, licences'
+	@echo 'make bench    criterion parts, then greenroom beside tmux and the bare PTY'
+	@echo 'make fuzz     each fuzz target for $(FUZZ_SECONDS) s (needs a nightly toolchain)'
+	@echo 'make fmt      format the code'
+	@echo 'make docs     rewrite the generated documents (docs/api.md)'
+	@echo 'make setup    install what test and bench need, where it is missing'
+
+# ---- for users --------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: release
+	$(TARGET_DIR)/release/greenroom demo
+
+.PHONY: install
+install:
+	$(CARGO) install --locked --path crates/greenroom
+
+.PHONY: release
+release:
+	$(CARGO) build --locked --release -p greenroom
+
+# ---- for contributors -------------------------------------------------------------------------
+
+.PHONY: test
+test: setup check-format lint unit doctest check supply-chain
+	@echo 'make test: all green'
+
+.PHONY: check-format
+check-format:
+	$(CARGO) fmt --all -- --check
+
+.PHONY: lint
+lint:
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+# Integration tests start the real binaries from the target directory, so these come first.
+.PHONY: unit
+unit:
+	$(CARGO) build --locked --workspace --bins
+	$(CARGO) nextest run --locked --workspace
+
+.PHONY: doctest
+doctest:
+	$(CARGO) test --locked --workspace --doc --quiet
+
+# Dependency directions, documents, sizes, unsafe, leaks.
+.PHONY: check
+check:
+	$(CARGO) run --locked --quiet -p xtask -- check
+
+.PHONY: supply-chain
+supply-chain:
+	$(CARGO) deny --workspace check bans licenses sources
+	$(CARGO) run --locked --quiet -p xtask -- advisories
+	$(CARGO) machete
+
+.PHONY: bench
+bench: setup-programs release
+	$(CARGO) bench --locked -p greenroom-bench --bench parts
+	$(CARGO) build --locked --release -p greenroom-bench
+	$(TARGET_DIR)/release/greenroom-bench run --bin $(TARGET_DIR)/release/greenroom
+
+.PHONY: fuzz
+fuzz: setup-fuzz
+	$(CARGO) +$(NIGHTLY) fuzz run frame_decode -- -max_total_time=$(FUZZ_SECONDS)
+	$(CARGO) +$(NIGHTLY) fuzz run journal_recovery -- -max_total_time=$(FUZZ_SECONDS)
+
+.PHONY: fmt
+fmt:
+	$(CARGO) fmt --all
+
+.PHONY: docs
+docs:
+	$(CARGO) run --locked --quiet -p xtask -- api-docs
+
+# ---- a fresh machine --------------------------------------------------------------------------
+
+.PHONY: setup
+setup: setup-programs
+	@command -v cargo-nextest >/dev/null 2>&1 || $(INSTALL) cargo-nextest@$(NEXTEST_VERSION)
+	@command -v cargo-deny >/dev/null 2>&1 || $(INSTALL) cargo-deny@$(DENY_VERSION)
+	@command -v cargo-machete >/dev/null 2>&1 || $(INSTALL) cargo-machete@$(MACHETE_VERSION)
+
+.PHONY: setup-programs
+setup-programs:
+	@missing=''; \
+	for program in $(PROGRAMS); do \
+	  command -v $$program >/dev/null 2>&1 || missing="$$missing $$program"; \
+	done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  echo "setup: installing$$missing with apt-get"; \
+	  { DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$missing \
+	    || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$missing; }; } \
+	    && exit 0; \
+	fi; \
+	echo "setup: the tests drive$$missing through a session, and it is not installed" >&2; \
+	echo "hint: sudo apt-get install$$missing   (dnf, pacman, brew: the packages have the same names)" >&2; \
+	exit 1
+
+.PHONY: setup-fuzz
+setup-fuzz:
+	@$(CARGO) +$(NIGHTLY) --version >/dev/null 2>&1 || { \
+	  echo 'fuzz: cargo-fuzz needs a nightly toolchain, and there is none' >&2; \
+	  echo 'hint: rustup toolchain install nightly --profile minimal' >&2; exit 1; }
+	@command -v cargo-fuzz >/dev/null 2>&1 || $(INSTALL) cargo-fuzz@$(FUZZ_VERSION)
