@@ -1,1 +1,25 @@
 //! Bytes to screen, keys to bytes, terminal query replies.
+//!
+//! In: what a program writes to its terminal; keys, pastes and mouse events for it. Out: a typed
+//! picture, marks, replies, and the bytes a key becomes.
+//! Deliberately absent: PTYs, files, time, other crates of the workspace. This is a leaf.
+
+mod frame;
+mod input_modes;
+mod keys;
+mod mark;
+mod mouse;
+mod paste;
+mod screen;
+mod size;
+
+pub use frame::{Color, Cursor, CursorShape, Frame, Row, Run, Style, Underline};
+pub use input_modes::{InputModes, MouseEncoding, MouseMode, kitty};
+pub use keys::{Key, KeyError, KeyPress, Keypad, Mods, encode_key};
+pub use mark::Mark;
+pub use mouse::{
+    MouseButton, MouseEvent, MouseKind, encode_alternate_scroll, encode_focus, encode_mouse,
+};
+pub use paste::encode_paste;
+pub use screen::Screen;
+pub use size::{MAX_SIDE, Size};
