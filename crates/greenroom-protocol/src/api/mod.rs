@@ -1,0 +1,102 @@
+//! Params and results of every method, by group, plus the objects they share.
+//!
+//! Inbound types accept unknown fields (a newer client must not break an older host) and refuse
+//! wrong types. Outbound optional fields are left out when empty.
+//! Absent on purpose: behaviour. The daemon gives these types their meaning.
+
+pub mod event;
+pub mod input;
+pub mod matcher;
+pub mod screen;
+pub mod server;
+pub mod session;
+
+use base64::Engine as _;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A result with nothing to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Empty {}
+
+/// Bytes as base64 text (standard alphabet, padding optional when read).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Base64(pub Vec<u8>);
+
+const LENIENT: base64::engine::GeneralPurpose = base64::engine::GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    base64::engine::GeneralPurposeConfig::new()
+        .with_decode_padding_mode(base64::engine::DecodePaddingMode::Indifferent),
+);
+
+impl Serialize for Base64 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&LENIENT.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Base64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Base64, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        LENIENT
+            .decode(text.as_bytes())
+            .map(Base64)
+            .map_err(|error| de::Error::custom(format!("not base64: {error}")))
+    }
+}
+
+impl JsonSchema for Base64 {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Base64".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "contentEncoding": "base64" })
+    }
+}
+
+/// One value or a list of them, both read the same way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum OneOrMany<T> {
+    /// `"a"`
+    One(T),
+    /// `["a", "b"]`
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    /// All values.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            OneOrMany::One(one) => std::slice::from_ref(one),
+            OneOrMany::Many(many) => many,
+        }
+    }
+}
+
+/// For `skip_serializing_if`: a flag that is off says nothing.
+pub(crate) fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// For `default`: a flag that is on unless said otherwise.
+pub(crate) fn yes() -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_with_and_without_padding() {
+        for text in ["\"aGk=\"", "\"aGk\""] {
+            assert_eq!(serde_json::from_str::<Base64>(text).unwrap().0, b"hi");
+        }
+        assert!(serde_json::from_str::<Base64>("\"a*b\"").is_err());
+        assert_eq!(serde_json::to_string(&Base64(b"hi".to_vec())).unwrap(), "\"aGk=\"");
+    }
+}

@@ -1,0 +1,449 @@
+//! The one table of methods, and that of events.
+//!
+//! Every surface (JSON-RPC, REST, MCP, command line, `greenroom schema`) is a view of
+//! [`METHODS`]; tests walk it and fail where a surface is missing.
+//! Absent on purpose: handlers. The daemon maps names to them and checks that none is left out.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::api::Empty;
+use crate::api::event::{ChangedPush, EventPush, ExitedPush, OutputPush};
+use crate::api::input::{InputParams, InputResult};
+use crate::api::screen::{Snapshot, SnapshotParams, TranscriptParams, TranscriptResult};
+use crate::api::server::*;
+use crate::api::session::*;
+use crate::fault::FAULTS;
+
+/// What a caller must be allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Look.
+    Read,
+    /// Type into sessions.
+    Input,
+    /// Start, end and change sessions.
+    Control,
+    /// Stop or replace the host.
+    Admin,
+}
+
+/// Whether a call may be sent again when its answer was lost with the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Repeat {
+    /// The second has no effect the first had not.
+    Safe,
+    /// Each has an effect: the caller must be told that it is unknown.
+    Once,
+}
+
+/// Where a method appears besides JSON-RPC, which has them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Surfaces {
+    /// `METHOD /path`.
+    pub rest: Option<&'static str>,
+    /// Name of the tool.
+    pub mcp: Option<&'static str>,
+    /// Verb of the command line.
+    pub cli: Option<&'static str>,
+}
+
+/// One row of the table.
+pub struct Method {
+    /// `group.verb`.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// What the caller needs.
+    pub scope: Scope,
+    /// What to do when the answer is lost.
+    pub repeat: Repeat,
+    /// Where else it appears.
+    pub surfaces: Surfaces,
+    /// Params that work.
+    pub example: &'static str,
+    /// Schema of the params.
+    pub params: fn(&mut SchemaGenerator) -> Schema,
+    /// Schema of the result.
+    pub result: fn(&mut SchemaGenerator) -> Schema,
+    /// Whether params decode; the handler decodes them again into the type itself.
+    pub check: fn(&str) -> Result<(), serde_json::Error>,
+}
+
+/// One row of the table of events and other pushes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct EventRow {
+    /// `group.past_tense`.
+    pub kind: &'static str,
+    /// When, and what is in `data`.
+    pub summary: &'static str,
+    /// In the event log, with replay; else only pushed to those connected.
+    pub logged: bool,
+}
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+fn decodes<T: DeserializeOwned>(text: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<T>(text).map(drop)
+}
+
+macro_rules! methods {
+    ($($name:literal $scope:ident $repeat:ident ($params:ty) -> $result:ty,
+        rest $rest:expr, mcp $mcp:expr, cli $cli:expr,
+        $example:literal, $summary:literal;)*) => {
+        /// Every method of the client API, by group.
+        pub const METHODS: &[Method] = &[$(Method {
+            name: $name,
+            summary: $summary,
+            scope: Scope::$scope,
+            repeat: Repeat::$repeat,
+            surfaces: Surfaces { rest: $rest, mcp: $mcp, cli: $cli },
+            example: $example,
+            params: schema_of::<$params>,
+            result: schema_of::<$result>,
+            check: decodes::<$params>,
+        },)*];
+    };
+}
+
+methods! {
+    "server.hello" Read Safe (HelloParams) -> HelloResult,
+        rest None, mcp None, cli None,
+        r#"{"protocol": [1], "client": "docs"}"#,
+        "agrees on a version and says who is calling; optional";
+    "server.capabilities" Read Safe (Empty) -> CapabilitiesResult,
+        rest Some("GET /api/capabilities"), mcp None, cli None,
+        "{}",
+        "names what this host can do";
+    "server.set_notifications" Read Safe (SetNotifications) -> SetNotifications,
+        rest None, mcp None, cli None,
+        r#"{"enabled": true, "sessions": ["s1"]}"#,
+        "turns pushes of session.changed, session.output and session.exited on or off";
+    "server.subscribe" Read Safe (SubscribeParams) -> SubscribeResult,
+        rest Some("GET /api/events"), mcp Some("events_read"), cli Some("events"),
+        r#"{"since": 0, "kinds": ["session.*"], "follow": false}"#,
+        "reads the event log: one page, or everything from a point on, pushed";
+    "server.unsubscribe" Read Safe (UnsubscribeParams) -> UnsubscribeResult,
+        rest None, mcp None, cli None,
+        r#"{"subscription": "e1"}"#,
+        "ends a subscription of this connection";
+    "server.stats" Read Safe (Empty) -> StatsResult,
+        rest Some("GET /api/stats"), mcp None, cli Some("doctor"),
+        "{}",
+        "answers process ids, uptime, counts and memory";
+    "server.shutdown" Admin Once (ShutdownParams) -> ShutdownResult,
+        rest None, mcp None, cli Some("shutdown"),
+        r#"{"if_idle": true}"#,
+        "ends every session and then the host";
+    "server.upgrade" Admin Once (UpgradeParams) -> UpgradeResult,
+        rest None, mcp None, cli Some("upgrade"),
+        "{}",
+        "replaces the running programs; sessions go on";
+    "server.schema" Read Safe (SchemaParams) -> SchemaResult,
+        rest Some("GET /api/schema"), mcp None, cli Some("schema"),
+        r#"{"method": "session.create"}"#,
+        "answers this table with JSON Schemas";
+
+    "session.create" Control Once (CreateParams) -> CreateResult,
+        rest Some("POST /api/sessions"), mcp Some("session_start"), cli Some("new"),
+        r#"{"command": ["bash", "-l"], "name": "work", "size": "120x40"}"#,
+        "starts a program on a terminal of its own";
+    "session.list" Read Safe (ListParams) -> ListResult,
+        rest Some("GET /api/sessions"), mcp Some("sessions_list"), cli Some("ls"),
+        r#"{"detail": true}"#,
+        "lists sessions: ids, or objects with detail";
+    "session.info" Read Safe (InfoParams) -> SessionInfo,
+        rest Some("GET /api/sessions/{id}"), mcp None, cli Some("info"),
+        r#"{"session": "s1"}"#,
+        "describes one session";
+    "session.input" Input Once (InputParams) -> InputResult,
+        rest Some("POST /api/sessions/{id}/input"), mcp Some("session_send"), cli Some("send"),
+        r#"{"session": "s1", "action": {"type": "text", "value": "ls\n"}}"#,
+        "types, pastes, presses keys, moves the mouse";
+    "session.wait" Read Safe (WaitParams) -> WaitResult,
+        rest Some("POST /api/sessions/{id}/wait"), mcp Some("session_wait"), cli Some("wait"),
+        r#"{"session": "s1", "matcher": {"type": "screen_regex", "value": "\\$ $"}, "timeout_ms": 5000, "snapshot": "text"}"#,
+        "waits until a condition holds";
+    "session.cancel_wait" Read Safe (CancelWaitParams) -> CancelWaitResult,
+        rest None, mcp None, cli None,
+        r#"{"wait_id": "w1"}"#,
+        "ends a wait of any connection by its wait_id";
+    "session.snapshot" Read Safe (SnapshotParams) -> Snapshot,
+        rest Some("GET /api/sessions/{id}/screen"), mcp Some("session_read"), cli Some("read"),
+        r#"{"session": "s1", "format": "text"}"#,
+        "answers the screen as it is now";
+    "session.transcript" Read Safe (TranscriptParams) -> TranscriptResult,
+        rest Some("GET /api/sessions/{id}/transcript"), mcp Some("session_read"), cli Some("read"),
+        r#"{"session": "s1", "since": 0, "max_bytes": 65536, "format": "text"}"#,
+        "answers output from a point on";
+    "session.resize" Control Safe (ResizeParams) -> ResizeResult,
+        rest Some("POST /api/sessions/{id}/resize"), mcp None, cli None,
+        r#"{"session": "s1", "rows": 40, "cols": 120}"#,
+        "changes the size of the terminal";
+    "session.kill" Control Once (KillParams) -> KillResult,
+        rest Some("POST /api/sessions/{id}/kill"), mcp Some("session_kill"), cli Some("kill"),
+        r#"{"session": "s1", "grace_ms": 2000}"#,
+        "ends the program and all it started; the session stays readable";
+    "session.close" Control Once (CloseParams) -> CloseResult,
+        rest Some("DELETE /api/sessions/{id}"), mcp None, cli Some("rm"),
+        r#"{"session": "s1", "if_ended": true}"#,
+        "ends the session if it runs, and forgets it with its recording";
+    "session.rename" Control Once (RenameParams) -> RenameResult,
+        rest Some("POST /api/sessions/{id}/rename"), mcp None, cli Some("rename"),
+        r#"{"session": "s1", "name": "work"}"#,
+        "gives the session another name";
+    "session.signal" Control Once (SignalParams) -> SignalResult,
+        rest Some("POST /api/sessions/{id}/signal"), mcp None, cli None,
+        r#"{"session": "s1", "signal": "int", "to": "foreground"}"#,
+        "sends one signal";
+    "session.attach" Input Safe (AttachParams) -> AttachResult,
+        rest Some("GET /api/sessions/{id}/attach"), mcp None, cli Some("attach"),
+        r#"{"session": "s1", "size": {"rows": 40, "cols": 120}}"#,
+        "turns the connection into a binary stream of the terminal";
+    "session.subscribe" Read Safe (OutputSubscribeParams) -> OutputSubscribeResult,
+        rest None, mcp None, cli None,
+        r#"{"session": "s1", "since": 0, "format": "text"}"#,
+        "pushes output from a point on";
+    "session.mark" Input Once (MarkParams) -> MarkResult,
+        rest Some("POST /api/sessions/{id}/mark"), mcp None, cli None,
+        r#"{"session": "s1", "label": "before the tests"}"#,
+        "puts a label into the recording";
+    "session.replay" Read Safe (ReplayParams) -> ReplayResult,
+        rest Some("GET /api/sessions/{id}/replay"), mcp None, cli Some("replay"),
+        r#"{"session": "s1", "at_ms": 1500, "format": "text"}"#,
+        "answers the screen at a past moment of the recording";
+    "session.export" Read Safe (ExportParams) -> ExportResult,
+        rest Some("GET /api/sessions/{id}/recording"), mcp None, cli Some("record"),
+        r#"{"session": "s1", "format": "asciicast-v3"}"#,
+        "answers the recording as a file, in pages";
+}
+
+/// Everything that is pushed: rows of the event log, and pushes that are not logged.
+pub const EVENTS: &[EventRow] = &[
+    logged("daemon.started", "the daemon serves; data: pid, version, restart (bool), sessions"),
+    logged(
+        "daemon.restarted",
+        "a daemon died and this one took over; data: pid, last_exit, sessions, took_ms",
+    ),
+    logged("daemon.stopping", "the host goes down; data: why"),
+    logged("daemon.upgraded", "the programs were replaced; data: from, to, keeper"),
+    logged("session.created", "a session was asked for; data: name, command, cwd, size"),
+    logged("session.started", "its program runs; data: pid"),
+    logged("session.failed", "its program could not be started; data: step, why"),
+    logged("session.exited", "its program ended; data: exit, seq"),
+    logged("session.closed", "the session was forgotten"),
+    logged("session.renamed", "data: name, before"),
+    logged("session.title", "the window title changed; data: title"),
+    logged("session.cwd", "the program says where it is; data: cwd"),
+    logged("session.resized", "data: size, by"),
+    logged("session.bell", "the program rang"),
+    logged("session.notified", "the program asked for attention; data: title, body"),
+    logged("session.marked", "data: label, seq"),
+    logged("session.command", "a shell with marks ended a command; data: exit"),
+    logged("session.killed", "somebody asked to end it; data: by, signal"),
+    logged("session.recording_paused", "the disk refused; data: why"),
+    logged("session.recording_resumed", "data: lost_bytes"),
+    logged("session.dropped", "old output left the recording; data: first_seq"),
+    logged("session.rebuilt", "the screen was rebuilt from the recording; data: why"),
+    logged("session.reattached", "a new daemon took the session over; data: seq"),
+    logged("client.attached", "data: client, name, read_only, size"),
+    logged("client.detached", "data: client, why"),
+    logged("alert.raised", "data: text, severity"),
+    pushed("session.changed", "something visible changed; {session, sequence}"),
+    pushed("session.output", "new output; {session, sequence, output, dropped?}"),
+    pushed(
+        "session.lagged",
+        "a subscriber of output was too slow; {session, subscription, dropped, sequence}",
+    ),
+    pushed("server.event", "a row of the event log; {subscription, event}"),
+    pushed("server.lagged", "a subscriber of events was too slow; data: missed"),
+];
+
+const fn logged(kind: &'static str, summary: &'static str) -> EventRow {
+    EventRow { kind, summary, logged: true }
+}
+
+const fn pushed(kind: &'static str, summary: &'static str) -> EventRow {
+    EventRow { kind, summary, logged: false }
+}
+
+/// The names a connection can be sent as notifications.
+pub const NOTIFICATIONS: &[&str] =
+    &["session.changed", "session.output", "session.exited", "session.lagged", "server.event"];
+
+/// The row of this method.
+pub fn find(name: &str) -> Option<&'static Method> {
+    METHODS.iter().find(|method| method.name == name)
+}
+
+/// The row of this kind of event.
+pub fn find_event(kind: &str) -> Option<&'static EventRow> {
+    EVENTS.iter().find(|event| event.kind == kind)
+}
+
+/// The whole table as JSON with schemas, or one method of it. `None`: no such method.
+pub fn document(only: Option<&str>) -> Option<Value> {
+    if only.is_some_and(|name| find(name).is_none()) {
+        return None;
+    }
+    let mut generator = SchemaGenerator::default();
+    let methods: Vec<Value> = METHODS
+        .iter()
+        .filter(|method| only.is_none_or(|name| method.name == name))
+        .map(|method| describe(method, &mut generator))
+        .collect();
+    let pushes = json!({
+        "session.changed": generator.subschema_for::<ChangedPush>(),
+        "session.output": generator.subschema_for::<OutputPush>(),
+        "session.exited": generator.subschema_for::<ExitedPush>(),
+        "server.event": generator.subschema_for::<EventPush>(),
+    });
+    let faults: Vec<Value> = FAULTS
+        .iter()
+        .map(|row| json!({"kind": row.word, "code": row.code, "exit": row.exit, "summary": row.summary}))
+        .collect();
+    Some(json!({
+        "protocol": crate::PROTOCOL_VERSIONS,
+        "methods": methods,
+        "events": EVENTS,
+        "notifications": pushes,
+        "faults": faults,
+        "$defs": generator.take_definitions(true),
+    }))
+}
+
+fn describe(method: &Method, generator: &mut SchemaGenerator) -> Value {
+    json!({
+        "name": method.name,
+        "summary": method.summary,
+        "scope": method.scope,
+        "repeat": method.repeat,
+        "surfaces": method.surfaces,
+        "example": serde_json::from_str::<Value>(method.example).unwrap_or(Value::Null),
+        "params": (method.params)(generator),
+        "result": (method.result)(generator),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_well_formed() {
+        let mut seen = HashSet::new();
+        for method in METHODS {
+            assert!(seen.insert(method.name), "{} twice", method.name);
+            let (group, verb) = method.name.split_once('.').unwrap();
+            let word = |text: &str| {
+                !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+            };
+            assert!(word(group) && word(verb), "{}", method.name);
+        }
+        let mut seen = HashSet::new();
+        for event in EVENTS {
+            assert!(seen.insert(event.kind), "{} twice", event.kind);
+            assert!(event.summary.len() > 3, "{}", event.kind);
+        }
+    }
+
+    #[test]
+    fn the_contract_is_complete() {
+        let server = "hello capabilities set_notifications subscribe unsubscribe stats shutdown upgrade schema";
+        let session = "create list info input wait cancel_wait snapshot transcript resize kill close rename signal \
+                       attach subscribe mark replay export";
+        for (group, verbs) in [("server", server), ("session", session)] {
+            let mut expected: Vec<String> =
+                verbs.split_whitespace().map(|verb| format!("{group}.{verb}")).collect();
+            let in_group = |name: &&str| name.starts_with(&format!("{group}."));
+            let mut found: Vec<String> =
+                METHODS.iter().map(|m| m.name).filter(in_group).map(String::from).collect();
+            expected.sort();
+            found.sort();
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn examples_decode_and_summaries_are_sentences() {
+        for method in METHODS {
+            (method.check)(method.example)
+                .unwrap_or_else(|error| panic!("{}: {error}", method.name));
+            assert!(method.summary.chars().next().unwrap().is_lowercase(), "{}", method.name);
+            assert!(!method.summary.ends_with('.'), "{}", method.name);
+        }
+    }
+
+    #[test]
+    fn wrong_types_do_not_decode() {
+        for method in METHODS.iter().filter(|method| method.example != "{}") {
+            let mut example: Value = serde_json::from_str(method.example).unwrap();
+            for (key, value) in example.as_object_mut().unwrap().clone() {
+                let mut wrong = example.clone();
+                wrong[&key] = json!([[{"no": "such"}]]);
+                assert!(
+                    (method.check)(&wrong.to_string()).is_err(),
+                    "{}: {key} was {value}",
+                    method.name
+                );
+            }
+            example["unknown_member"] = json!(1);
+            assert!((method.check)(&example.to_string()).is_ok(), "{}", method.name);
+        }
+    }
+
+    #[test]
+    fn every_rest_row_is_unique_and_has_a_verb() {
+        let mut seen = HashSet::new();
+        for rest in METHODS.iter().filter_map(|method| method.surfaces.rest) {
+            assert!(seen.insert(rest), "{rest} twice");
+            let (verb, path) = rest.split_once(' ').unwrap();
+            assert!(
+                ["GET", "POST", "DELETE"].contains(&verb) && path.starts_with("/api/"),
+                "{rest}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_may_be_repeated_changes_nothing() {
+        for method in METHODS.iter().filter(|method| method.scope == Scope::Read) {
+            assert_eq!(method.repeat, Repeat::Safe, "{}", method.name);
+        }
+        for name in ["session.create", "session.input", "session.kill", "server.shutdown"] {
+            assert_eq!(find(name).unwrap().repeat, Repeat::Once);
+        }
+    }
+
+    #[test]
+    fn notifications_are_documented() {
+        for name in NOTIFICATIONS {
+            assert!(find_event(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_document_resolves_its_references() {
+        let document = document(None).unwrap();
+        let text = document.to_string();
+        let definitions = document["$defs"].as_object().unwrap();
+        assert!(text.contains("#/$defs/Matcher"));
+        for reference in text.split("\"#/$defs/").skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(definitions.contains_key(name), "{name}");
+        }
+        assert!(super::document(Some("no.such")).is_none());
+        assert_eq!(
+            super::document(Some("session.wait")).unwrap()["methods"].as_array().unwrap().len(),
+            1
+        );
+    }
+}
