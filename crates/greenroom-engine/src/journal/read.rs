@@ -1,0 +1,408 @@
+//! Views of the past: replay of files, for live and for ended sessions.
+//!
+//! In come a directory and a place to start, out go items in order: a keyframe
+//! where one is needed, bytes, notes, and a [`Item::Gap`] for every byte that
+//! is not there, for whatever reason. Reads files only, so it may run on any
+//! thread; it blocks. Deliberately absent: what is still in the ring (`flush`
+//! first) and decoding (egress does that).
+
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use greenroom_term::Size;
+
+use super::error::JournalError;
+use super::limits::FLUSH_DEADLINE;
+use super::note::{Note, decode_size, kind};
+use super::record::Records;
+use super::segment::{self, SEG, SEQ_MAX, Segment};
+use super::shared::{Session, Shared};
+use super::spill::Spiller;
+use crate::id::Seq;
+
+/// Bytes handed to the sink at once.
+const CHUNK: usize = 64 * 1024;
+
+/// One thing that happened. Times are nanoseconds since the Unix epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// The screen at `seq`. Comes first (unless the start was a sequence number
+    /// inside a segment) and again where a gap ended.
+    Keyframe {
+        seq: Seq,
+        time_ns: u64,
+        size: Size,
+        bytes: &'a [u8],
+    },
+    Output {
+        seq: Seq,
+        time_ns: u64,
+        bytes: &'a [u8],
+    },
+    Resize {
+        seq: Seq,
+        time_ns: u64,
+        size: Size,
+    },
+    Input {
+        seq: Seq,
+        time_ns: u64,
+        len: u32,
+    },
+    Mark {
+        seq: Seq,
+        time_ns: u64,
+        text: &'a str,
+    },
+    Exit {
+        seq: Seq,
+        time_ns: u64,
+        code: Option<i32>,
+        signal: Option<i32>,
+    },
+    Reattached {
+        seq: Seq,
+        time_ns: u64,
+    },
+    /// Bytes `[from, to)` are missing: dropped from the front, given up on a
+    /// full disk, or lost with a file.
+    Gap {
+        from: Seq,
+        to: Seq,
+    },
+    /// So many notes were not recorded.
+    NotesLost {
+        seq: Seq,
+        time_ns: u64,
+        count: u64,
+    },
+}
+
+/// Where a replay starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayFrom {
+    /// The newest keyframe: the shortest way to the present screen.
+    LastKeyframe,
+    /// The newest keyframe at or before this: seeking.
+    KeyframeBefore(Seq),
+    /// Everything that is kept.
+    Oldest,
+    /// Exactly here. If that is dropped already a gap comes first.
+    Seq(Seq),
+}
+
+/// How a flush ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// Everything asked for is in the files, or recorded as a gap.
+    Done,
+    /// Recording is paused, or the disk was too slow.
+    NotYet,
+}
+
+/// Reads a journal. Cheap to clone; any thread.
+#[derive(Clone)]
+pub struct JournalReader {
+    shared: Arc<Shared>,
+    live: Option<(Weak<Session>, Spiller)>,
+}
+
+/// Opens the journal of a session that has ended.
+pub fn open_ended(dir: &Path) -> Result<JournalReader, JournalError> {
+    let listing =
+        segment::list(dir).map_err(|source| JournalError::ReadDir { dir: dir.into(), source })?;
+    let (Some(first), Some(last)) = (listing.segments.first(), listing.segments.last()) else {
+        return Err(JournalError::Empty { dir: dir.into() });
+    };
+    let index = segment::read_index(dir, last.start).unwrap_or_default();
+    let in_gaps = gaps_of(&index).into_iter().map(|(_, to)| to).max().unwrap_or(0);
+    let tail = (last.start + last.len).max(in_gaps);
+    let shared = Shared::new(dir.into(), first.start, tail, tail);
+    Ok(JournalReader { shared: Arc::new(shared), live: None })
+}
+
+impl JournalReader {
+    pub(super) fn live(session: &Arc<Session>, spiller: &Spiller) -> JournalReader {
+        JournalReader {
+            shared: Arc::clone(&session.shared),
+            live: Some((Arc::downgrade(session), spiller.clone())),
+        }
+    }
+
+    /// Oldest byte kept, and the end of the output (in files after a flush).
+    #[must_use]
+    pub fn span(&self) -> (Seq, Seq) {
+        (
+            Seq(self.shared.oldest.load(Ordering::Acquire)),
+            Seq(self.shared.tail.load(Ordering::Acquire)),
+        )
+    }
+
+    /// Waits until everything below `to`, and every note so far, is in the
+    /// files; at most five seconds, and not for a paused disk.
+    pub async fn flush(&self, to: Seq) -> Flushed {
+        let Some((session, spiller)) = &self.live else { return Flushed::Done };
+        let Some(session) = session.upgrade() else {
+            // The journal was closed: what could be written is written.
+            let reached = self.shared.readable.load(Ordering::Acquire) >= to.0;
+            return if reached { Flushed::Done } else { Flushed::NotYet };
+        };
+        let to = to.0.min(self.shared.tail.load(Ordering::Acquire));
+        let wait = async {
+            loop {
+                let progress = self.shared.progress.notified();
+                if session.is_flushed(to) {
+                    return Flushed::Done;
+                }
+                if self.shared.paused.load(Ordering::Acquire) {
+                    return Flushed::NotYet;
+                }
+                spiller.schedule(&session, true);
+                progress.await;
+            }
+        };
+        tokio::time::timeout(FLUSH_DEADLINE, wait).await.unwrap_or(Flushed::NotYet)
+    }
+
+    /// Hands everything from `from` on to `sink`, in order, until the end of
+    /// the files or a `Break`. Says where it stopped. Blocks on the disk.
+    pub fn replay(
+        &self,
+        from: ReplayFrom,
+        sink: &mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+    ) -> Result<Seq, JournalError> {
+        let end = self.shared.readable.load(Ordering::Acquire);
+        let dir = &self.shared.dir;
+        let segments = match segment::list(dir) {
+            Ok(listing) => listing.segments,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(source) => return Err(JournalError::ReadDir { dir: dir.clone(), source }),
+        };
+        let segments: Vec<Segment> = segments.into_iter().filter(|s| s.start <= end).collect();
+        let mut replay = Replay { dir, sink, at: end, stopped: false, after_gap: false };
+        replay.run(&segments, from, end);
+        Ok(Seq(replay.at))
+    }
+}
+
+struct Replay<'a> {
+    dir: &'a Path,
+    sink: &'a mut dyn FnMut(Item<'_>) -> ControlFlow<()>,
+    at: u64,
+    stopped: bool,
+    /// Bytes are missing before `at`, so the next keyframe is needed.
+    after_gap: bool,
+}
+
+/// A note or a time, with its place.
+struct Event {
+    seq: u64,
+    time_ns: u64,
+    /// `None`: a time record.
+    what: Option<What>,
+}
+
+enum What {
+    Note(Note),
+    NotesLost(u64),
+}
+
+impl Replay<'_> {
+    fn run(&mut self, segments: &[Segment], from: ReplayFrom, end: u64) {
+        let Some(oldest) = segments.first().map(|segment| segment.start) else {
+            if let ReplayFrom::Seq(Seq(seq)) = from {
+                self.at = seq.min(end);
+                self.gap(end);
+            }
+            return;
+        };
+        let before = |seq: u64| segments.iter().rposition(|s| s.start <= seq).unwrap_or(0);
+        let with_key = |last: usize| {
+            (0..=last).rev().find(|i| self.key(segments[*i].start).is_some()).unwrap_or(0)
+        };
+        let first = match from {
+            ReplayFrom::Oldest => 0,
+            ReplayFrom::LastKeyframe => with_key(segments.len() - 1),
+            ReplayFrom::KeyframeBefore(Seq(seq)) => with_key(before(seq)),
+            ReplayFrom::Seq(Seq(seq)) => before(seq),
+        };
+        self.at = segments[first].start;
+        self.after_gap = true;
+        if let ReplayFrom::Seq(Seq(seq)) = from {
+            self.at = seq.min(end);
+            self.after_gap = false;
+            self.gap(oldest);
+        }
+        for (i, segment) in segments.iter().enumerate().skip(first) {
+            let to = segments.get(i + 1).map_or(end, |next| next.start).min(end);
+            self.segment(segment.start, to);
+        }
+    }
+
+    fn emit(&mut self, item: Item<'_>) {
+        if !self.stopped {
+            self.stopped = (self.sink)(item).is_break();
+        }
+    }
+
+    /// Reports `[at, to)` as missing, if that is anything.
+    fn gap(&mut self, to: u64) {
+        if self.at < to && !self.stopped {
+            self.emit(Item::Gap { from: Seq(self.at), to: Seq(to) });
+            self.at = to;
+            self.after_gap = true;
+        }
+    }
+
+    fn key(&self, start: u64) -> Option<(Size, Vec<u8>)> {
+        let mut file = segment::read_key(self.dir, start).ok()?;
+        let (size, bytes) = segment::decode_key(&file, start)?;
+        let header = file.len() - bytes.len();
+        file.drain(..header);
+        Some((size, file))
+    }
+
+    fn segment(&mut self, start: u64, to: u64) {
+        if self.stopped {
+            return;
+        }
+        let index = segment::read_index(self.dir, start).unwrap_or_default();
+        let (mut time_ns, events) = events_of(&index, start);
+        let gaps = gaps_of(&index);
+        let file = segment::open_read(&segment::path(self.dir, start, SEG)).ok();
+        if self.at == start && self.after_gap {
+            self.keyframe(start, time_ns, &index);
+        }
+        let from = self.at;
+        for event in events {
+            let at = event.seq.min(to);
+            if event.seq >= from {
+                self.output(start, at, time_ns, file.as_ref(), &gaps);
+            }
+            time_ns = event.time_ns;
+            if event.seq < from || self.stopped {
+                continue;
+            }
+            if let Some(what) = &event.what {
+                self.note(what, at, time_ns);
+            }
+        }
+        self.output(start, to, time_ns, file.as_ref(), &gaps);
+    }
+
+    /// A key that is missing leaves a blank screen of the size in the index.
+    fn keyframe(&mut self, start: u64, time_ns: u64, index: &[u8]) {
+        let key = self.key(start).or_else(|| {
+            let size = Records::new(index).find(|r| r.kind == kind::START)?;
+            Some((decode_size(size.payload)?, Vec::new()))
+        });
+        if let Some((size, bytes)) = key {
+            self.after_gap = false;
+            self.emit(Item::Keyframe { seq: Seq(start), time_ns, size, bytes: &bytes });
+        }
+    }
+
+    fn note(&mut self, what: &What, at: u64, time_ns: u64) {
+        let seq = Seq(at);
+        self.emit(match what {
+            What::NotesLost(count) => Item::NotesLost { seq, time_ns, count: *count },
+            What::Note(Note::Resize(size)) => Item::Resize { seq, time_ns, size: *size },
+            What::Note(Note::Input { len }) => Item::Input { seq, time_ns, len: *len },
+            What::Note(Note::Mark(text)) => Item::Mark { seq, time_ns, text },
+            What::Note(Note::Exit { code, signal }) => {
+                Item::Exit { seq, time_ns, code: *code, signal: *signal }
+            }
+            What::Note(Note::Reattached) => Item::Reattached { seq, time_ns },
+        });
+    }
+
+    /// Bytes `[at, to)` of the segment, with its gaps.
+    fn output(
+        &mut self,
+        start: u64,
+        to: u64,
+        time_ns: u64,
+        file: Option<&File>,
+        gaps: &[(u64, u64)],
+    ) {
+        for &(gap_from, gap_to) in gaps {
+            if gap_to <= self.at || gap_from >= to {
+                continue;
+            }
+            self.bytes(start, gap_from.clamp(self.at, to), time_ns, file);
+            self.gap(gap_to.min(to));
+        }
+        self.bytes(start, to, time_ns, file);
+    }
+
+    fn bytes(&mut self, start: u64, to: u64, time_ns: u64, file: Option<&File>) {
+        let mut chunk = Vec::new();
+        while self.at < to && !self.stopped {
+            let want = (to - self.at).min(CHUNK as u64) as usize;
+            chunk.resize(want, 0);
+            let got = file.map_or(Ok(0), |file| file.read_at(&mut chunk, self.at - start));
+            match got {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The file ends early, or cannot be read: say so, go on.
+                Ok(0) | Err(_) => return self.gap(to),
+                Ok(n) => {
+                    let seq = Seq(self.at);
+                    self.at += n as u64;
+                    self.emit(Item::Output { seq, time_ns, bytes: &chunk[..n] });
+                }
+            }
+        }
+    }
+}
+
+/// The time the segment began, and its notes and times, ordered by place.
+fn events_of(index: &[u8], start: u64) -> (u64, Vec<Event>) {
+    let mut began = 0;
+    let mut events = Vec::new();
+    for record in Records::new(index) {
+        let what = match record.kind {
+            kind::START => {
+                began = record.time_ns;
+                continue;
+            }
+            kind::TIME => None,
+            kind::NOTES_LOST => {
+                let count = record.payload.try_into().map_or(0, u64::from_le_bytes);
+                Some(What::NotesLost(count))
+            }
+            kind => match Note::decode(kind, record.payload) {
+                Some(note) => Some(What::Note(note)),
+                None => continue,
+            },
+        };
+        events.push(Event { seq: record.seq.max(start), time_ns: record.time_ns, what });
+    }
+    // Written in order; a damaged or foreign index must not break the order.
+    events.sort_by_key(|event| event.seq);
+    (began, events)
+}
+
+/// The gaps an index records, ordered and merged.
+pub(super) fn gaps_of(index: &[u8]) -> Vec<(u64, u64)> {
+    let mut gaps: Vec<(u64, u64)> = Records::new(index)
+        .filter(|record| record.kind == kind::GAP)
+        .filter_map(|record| {
+            Some((record.seq, u64::from_le_bytes(record.payload.try_into().ok()?)))
+        })
+        .filter(|(from, to)| from < to && *to <= SEQ_MAX)
+        .collect();
+    gaps.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in gaps {
+        match merged.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => merged.push((from, to)),
+        }
+    }
+    merged
+}

@@ -1,0 +1,362 @@
+//! The one helper thread (`journal`) that writes the rings of all sessions.
+//!
+//! In come sessions, each queued at most once, as lazy (a few bytes: wait up to
+//! 20 ms for company) or urgent (64 KiB, a flush, the end); out go calls of
+//! [`Files::turn`]. A session whose disk fails is tried again every second.
+//! One thread, because a disk is one disk and wake-ups cost more than bytes; a
+//! disk that hangs therefore stalls every session's spill, and each of them
+//! then goes on with a gap (`Journal::pump`).
+//! Deliberately absent: waiting for clients or for the actor.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::error::JournalError;
+use super::evict::Evictor;
+use super::files::Turn;
+use super::intake::{Mode, probe_splice};
+use super::limits::{Budget, CLOSE_PATIENCE, LAZY_SPILL, RETRY};
+use super::ring::Word;
+use super::shared::{Session, lock};
+
+const LAZY: u8 = 1;
+const URGENT: u8 = 2;
+
+/// A step at which a disk may fail: what a fault hook is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskOp {
+    WriteData,
+    WriteIndex,
+    BeginSegment,
+}
+
+type FaultHook = Arc<dyn Fn(DiskOp) -> io::Result<()> + Send + Sync>;
+
+/// How to run the helper. The default is right except in tests.
+#[derive(Clone, Default)]
+pub struct SpillerOptions {
+    pub budget: Budget,
+    /// Asked before each write; an error is taken for the disk's, and a hook
+    /// that blocks is a disk that hangs. For tests.
+    pub faults: Option<FaultHook>,
+    /// Read as on a kernel without splice from a tty. For tests.
+    pub no_splice: bool,
+}
+
+/// The disk as the helper sees it.
+pub(super) struct Disk(Option<FaultHook>);
+
+impl Disk {
+    pub fn check(&self, op: DiskOp) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |hook| hook(op))
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    urgent: VecDeque<Arc<Session>>,
+    lazy: Vec<Arc<Session>>,
+    lazy_due: Option<Instant>,
+    retry: Vec<(Instant, Arc<Session>)>,
+    sessions: HashMap<u64, Arc<Session>>,
+    closing_since: HashMap<u64, Instant>,
+    /// Directories of ended sessions to count in, or (false) to forget.
+    ended: VecDeque<(PathBuf, Option<SystemTime>)>,
+    turns: u64,
+    stop: bool,
+}
+
+struct Inner {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    turned: Condvar,
+    next_id: AtomicU64,
+    no_splice: bool,
+}
+
+/// Stops the thread when the last handle goes.
+struct Owner(Arc<Inner>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        lock(&self.0.queue).stop = true;
+        self.0.wake.notify_one();
+    }
+}
+
+/// Handle of the helper thread; cheap to clone. The thread finishes what is
+/// queued and ends when the last handle and the last journal are gone.
+#[derive(Clone)]
+pub struct Spiller {
+    owner: Arc<Owner>,
+}
+
+impl Spiller {
+    pub fn start(budget: Budget) -> Result<Spiller, JournalError> {
+        Self::start_with(SpillerOptions { budget, ..SpillerOptions::default() })
+    }
+
+    pub fn start_with(options: SpillerOptions) -> Result<Spiller, JournalError> {
+        let inner = Arc::new(Inner {
+            queue: Mutex::new(Queue::default()),
+            wake: Condvar::new(),
+            turned: Condvar::new(),
+            next_id: AtomicU64::new(1),
+            no_splice: options.no_splice || !probe_splice(),
+        });
+        let worker = Worker {
+            inner: Arc::clone(&inner),
+            disk: Disk(options.faults),
+            evictor: Evictor::new(options.budget),
+        };
+        std::thread::Builder::new()
+            .name("journal".into())
+            .spawn(move || worker.run())
+            .map_err(|source| JournalError::Thread { source })?;
+        Ok(Spiller { owner: Arc::new(Owner(inner)) })
+    }
+
+    fn inner(&self) -> &Inner {
+        &self.owner.0
+    }
+
+    pub(super) fn next_id(&self) -> u64 {
+        self.inner().next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        if self.inner().no_splice { Mode::Scan } else { Mode::Pipe }
+    }
+
+    pub(super) fn register(&self, session: &Arc<Session>) {
+        lock(&self.inner().queue).sessions.insert(session.id, Arc::clone(session));
+    }
+
+    /// Queues the session, once. The caller has published what there is to do.
+    pub(super) fn schedule(&self, session: &Arc<Session>, urgent: bool) {
+        let level = if urgent { URGENT } else { LAZY };
+        // Pairs with the fence in `Worker::turn`: either we see the session
+        // taken off the queue, or the helper sees what we published.
+        fence(Ordering::SeqCst);
+        if session.queued.load(Ordering::Relaxed) >= level {
+            return;
+        }
+        self.inner().enqueue(session, level);
+    }
+
+    /// Counts the journal of an ended session in the total budget, from which
+    /// its older segments may be dropped. Scanned by the helper.
+    pub fn adopt_ended(&self, dir: PathBuf, ended: SystemTime) {
+        lock(&self.inner().queue).ended.push_back((dir, Some(ended)));
+        self.inner().wake.notify_one();
+    }
+
+    /// The journal of an ended session was deleted.
+    pub fn forget_ended(&self, dir: PathBuf) {
+        lock(&self.inner().queue).ended.push_back((dir, None));
+        self.inner().wake.notify_one();
+    }
+
+    /// Blocks until everything pumped so far is in files. `false`: some disk
+    /// did not take it in time. For an orderly shutdown; a kill loses nothing
+    /// either, as long as the keeper lives.
+    #[must_use]
+    pub fn flush_all(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let inner = self.inner();
+        let wanted: Vec<(Arc<Session>, u64)> = lock(&inner.queue)
+            .sessions
+            .values()
+            .map(|s| (Arc::clone(s), s.shared.tail.load(Ordering::Acquire)))
+            .collect();
+        for (session, _) in &wanted {
+            self.schedule(session, true);
+        }
+        let mut queue = lock(&inner.queue);
+        loop {
+            if wanted.iter().all(|(session, tail)| session.is_flushed(*tail)) {
+                return true;
+            }
+            let now = Instant::now();
+            if now >= deadline {
+                return false;
+            }
+            queue = match inner.turned.wait_timeout(queue, deadline - now) {
+                Ok((queue, _)) => queue,
+                Err(_) => return false,
+            };
+        }
+    }
+}
+
+impl Session {
+    /// Bytes below `to` and the notes up to now are in files.
+    pub(super) fn is_flushed(&self, to: u64) -> bool {
+        self.shared.readable.load(Ordering::Acquire) >= to
+            && self.ring.load(Word::NoteTail) == self.ring.load(Word::NoteHead)
+    }
+}
+
+impl Inner {
+    fn enqueue(&self, session: &Arc<Session>, level: u8) {
+        let mut queue = lock(&self.queue);
+        let old = session.queued.load(Ordering::Relaxed);
+        if old >= level {
+            return;
+        }
+        session.queued.store(level, Ordering::Relaxed);
+        if level == URGENT {
+            if old == LAZY {
+                queue.lazy.retain(|other| other.id != session.id);
+            }
+            queue.urgent.push_back(Arc::clone(session));
+        } else {
+            queue.lazy.push(Arc::clone(session));
+            if queue.lazy_due.is_some() {
+                return; // the timer already runs
+            }
+            queue.lazy_due = Some(Instant::now() + LAZY_SPILL);
+        }
+        drop(queue);
+        self.wake.notify_one();
+    }
+}
+
+struct Worker {
+    inner: Arc<Inner>,
+    disk: Disk,
+    evictor: Evictor,
+}
+
+enum Job {
+    Spill(Arc<Session>),
+    Ended(PathBuf, Option<SystemTime>),
+    Stop,
+}
+
+impl Worker {
+    fn run(mut self) {
+        loop {
+            match self.next_job() {
+                Job::Spill(session) => self.turn(&session),
+                Job::Ended(dir, Some(ended)) => self.evictor.adopt(dir, ended),
+                Job::Ended(dir, None) => self.evictor.forget(&dir),
+                Job::Stop => return,
+            }
+        }
+    }
+
+    fn next_job(&self) -> Job {
+        let mut queue = lock(&self.inner.queue);
+        loop {
+            let now = Instant::now();
+            queue.promote_due(now);
+            if let Some(session) = queue.urgent.pop_front() {
+                return Job::Spill(session);
+            }
+            if let Some((dir, ended)) = queue.ended.pop_front() {
+                return Job::Ended(dir, ended);
+            }
+            if queue.stop && queue.lazy.is_empty() {
+                return Job::Stop;
+            }
+            let wait = queue.next_due().map(|due| due.saturating_duration_since(now));
+            queue = match wait {
+                Some(wait) => match self.inner.wake.wait_timeout(queue, wait) {
+                    Ok((queue, _)) => queue,
+                    Err(poisoned) => poisoned.into_inner().0,
+                },
+                None => self.inner.wake.wait(queue).unwrap_or_else(|p| p.into_inner()),
+            };
+        }
+    }
+
+    fn turn(&mut self, session: &Arc<Session>) {
+        session.queued.store(0, Ordering::Relaxed);
+        // See `Spiller::schedule`.
+        fence(Ordering::SeqCst);
+        let outcome = lock(&session.files).turn(session, &self.disk);
+        match outcome {
+            Ok(turn) => {
+                session.shared.set_paused(None);
+                if turn == Turn::Rolled {
+                    self.evict();
+                }
+                if turn != Turn::Done {
+                    self.inner.enqueue(session, URGENT);
+                }
+            }
+            Err(why) => {
+                session.shared.set_paused(Some(why));
+                lock(&self.inner.queue).retry_later(session);
+            }
+        }
+        self.close_if_done(session, outcome == Ok(Turn::Done));
+        lock(&self.inner.queue).turns += 1;
+        self.inner.turned.notify_all();
+        session.shared.progress.notify_waiters();
+    }
+
+    fn evict(&mut self) {
+        let live: Vec<_> = lock(&self.inner.queue).sessions.values().cloned().collect();
+        self.evictor.enforce(&live);
+    }
+
+    fn close_if_done(&mut self, session: &Arc<Session>, done: bool) {
+        if !session.closing.load(Ordering::Acquire) {
+            return;
+        }
+        let mut queue = lock(&self.inner.queue);
+        let since = *queue.closing_since.entry(session.id).or_insert_with(Instant::now);
+        let flushed = done && session.is_flushed(session.shared.tail.load(Ordering::Acquire));
+        if !flushed && since.elapsed() < CLOSE_PATIENCE {
+            return;
+        }
+        queue.closing_since.remove(&session.id);
+        queue.sessions.remove(&session.id);
+        queue.retry.retain(|(_, other)| other.id != session.id);
+        drop(queue);
+        if !flushed {
+            tracing::warn!(dir = %session.shared.dir.display(), "the last output is not on disk");
+        }
+        if session.shared.ended.load(Ordering::Acquire) {
+            self.evictor.adopt(session.shared.dir.clone(), SystemTime::now());
+        }
+    }
+}
+
+impl Queue {
+    fn promote_due(&mut self, now: Instant) {
+        if self.stop || self.lazy_due.is_some_and(|due| due <= now) {
+            self.lazy_due = None;
+            for session in self.lazy.drain(..) {
+                session.queued.store(URGENT, Ordering::Relaxed);
+                self.urgent.push_back(session);
+            }
+        }
+        while let Some(at) = self.retry.iter().position(|(due, _)| *due <= now) {
+            let (_, session) = self.retry.swap_remove(at);
+            let old = session.queued.swap(URGENT, Ordering::Relaxed);
+            if old < URGENT {
+                if old == LAZY {
+                    self.lazy.retain(|other| other.id != session.id);
+                }
+                self.urgent.push_back(session);
+            }
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        self.retry.iter().map(|(due, _)| *due).chain(self.lazy_due).min()
+    }
+
+    fn retry_later(&mut self, session: &Arc<Session>) {
+        if !self.retry.iter().any(|(_, other)| other.id == session.id) {
+            self.retry.push((Instant::now() + RETRY, Arc::clone(session)));
+        }
+    }
+}
