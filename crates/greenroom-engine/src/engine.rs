@@ -1,0 +1,464 @@
+//! All sessions of one host: starting, finding, naming, removing them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+
+use crate::error::EngineError;
+use crate::events::{Event, Events, Fact};
+use crate::id::SessionId;
+use crate::journal::{Journal, Limits, Spiller};
+use crate::process::{ExitStatus, Held, ProcessError, Processes};
+use crate::session::actor::{Actor, Msg, Source};
+use crate::session::boot::{self, Boot};
+use crate::session::input::Input;
+use crate::session::terminal::{self, Master};
+use crate::session::view::View;
+use crate::session::{Ladder, SessionHandle, SessionInfo, Shared};
+use crate::spec::SessionSpec;
+use crate::store::{RecordState, SessionRecord, Store};
+
+/// Messages waiting for one session's actor. Callers wait when it is full.
+const MAILBOX: usize = 64;
+
+/// A stop does not wait longer for the disk: what is left stays in the rings.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A name is for people and for file-system-free listings.
+const NAME_MAX: usize = 64;
+
+/// What the engine is given to work with.
+pub struct EngineParts {
+    pub processes: Arc<dyn Processes>,
+    pub store: Arc<dyn Store>,
+    pub events: Arc<dyn Events>,
+    /// One directory per session below this.
+    pub dir: PathBuf,
+    pub limits: Limits,
+    pub spiller: Spiller,
+    /// Sessions that run at once; more are refused with a clear error.
+    pub max_running: usize,
+}
+
+/// A session the host knew before this daemon started.
+pub struct Known {
+    pub record: SessionRecord,
+    /// What the keeper still holds of it.
+    pub held: Option<Held>,
+    /// How it ended, if it did while nobody looked.
+    pub status: Option<ExitStatus>,
+}
+
+#[derive(Clone)]
+pub struct Engine {
+    parts: Arc<EngineParts>,
+    sessions: Arc<Mutex<BTreeMap<SessionId, SessionHandle>>>,
+    /// Held while a name is checked and taken, so that two cannot take it.
+    naming: Arc<AsyncMutex<()>>,
+}
+
+impl Engine {
+    pub fn new(parts: EngineParts) -> Engine {
+        Engine { parts: Arc::new(parts), sessions: Arc::default(), naming: Arc::default() }
+    }
+
+    /// Starts a session. On an error nothing is left behind.
+    pub async fn create(&self, mut spec: SessionSpec) -> Result<SessionHandle, EngineError> {
+        check_spec(&spec)?;
+        let running = self.list().iter().filter(|info| info.pid.is_some()).count();
+        if running >= self.parts.max_running {
+            return Err(EngineError::TooMany(running));
+        }
+        let record = self.reserve(&spec).await?;
+        let id = record.id;
+        spec.env.insert("GREENROOM_SESSION".into(), id.to_string().into());
+        spec.env.insert("GREENROOM_SESSION_KEY".into(), record.key.clone().into());
+        match self.launch(record, &spec).await {
+            Ok(handle) => Ok(handle),
+            Err(error) => {
+                self.emit(id, Fact::StartFailed { why: error.to_string() });
+                self.forget(id).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes over what an earlier daemon left: each session comes back in a
+    /// task of its own, so that the host can answer at once.
+    pub fn adopt(&self, known: Vec<Known>) {
+        for one in known {
+            let Known { mut record, held, status } = one;
+            if let (Some(held), RecordState::Starting) = (&held, &record.state) {
+                record.state = RecordState::Running { pid: held.pid };
+            }
+            let boot = match held {
+                Some(held) => match terminal::watch(held.master) {
+                    Ok(master) => Boot::Recover { master, ring: held.ring },
+                    Err(error) => {
+                        tracing::error!(session = %record.id, %error, "taking a terminal over");
+                        Boot::Ended
+                    }
+                },
+                None => Boot::Ended,
+            };
+            if matches!(boot, Boot::Ended) && !is_over(&record.state) {
+                let pid = match record.state {
+                    RecordState::Running { pid } => pid,
+                    _ => 0,
+                };
+                let status = status.unwrap_or(ExitStatus::Unknown);
+                record.state = RecordState::Ended { pid, at: SystemTime::now(), status };
+                self.save_soon(record.clone());
+            }
+            let handle = self.start(record, boot);
+            if let Some(status) = status {
+                let tx = handle.sender().clone();
+                tokio::spawn(async move { tx.send(Msg::Exited(status)).await });
+            }
+        }
+    }
+
+    /// The keeper saw a session's leader end.
+    pub async fn exited(&self, id: SessionId, status: ExitStatus) {
+        let handle = self.sessions().get(&id).cloned();
+        match handle {
+            Some(handle) => {
+                let _ = handle.sender().send(Msg::Exited(status)).await;
+            }
+            // Ended before it was entered: `launch` has the pid but no handle
+            // yet, and asks again.
+            None => tracing::debug!(session = %id, %status, "exit of a session not entered yet"),
+        }
+    }
+
+    pub fn list(&self) -> Vec<SessionInfo> {
+        let handles: Vec<SessionHandle> = self.sessions().values().cloned().collect();
+        handles.iter().map(SessionHandle::info).collect()
+    }
+
+    pub fn handles(&self) -> Vec<SessionHandle> {
+        self.sessions().values().cloned().collect()
+    }
+
+    /// By id, by name, or by a prefix of either that fits only one.
+    pub fn find(&self, text: &str) -> Result<SessionHandle, EngineError> {
+        let named: Vec<(String, SessionHandle)> = self
+            .handles()
+            .into_iter()
+            .map(|handle| (handle.shared.record().name, handle))
+            .collect();
+        if let Some((_, handle)) = named.iter().find(|(_, handle)| handle.id().to_string() == text)
+        {
+            return Ok(handle.clone());
+        }
+        if let Some((_, handle)) = named.iter().find(|(name, _)| name == text) {
+            return Ok(handle.clone());
+        }
+        let fitting: Vec<&(String, SessionHandle)> =
+            named.iter().filter(|(name, _)| !text.is_empty() && name.starts_with(text)).collect();
+        match fitting.as_slice() {
+            [(_, handle)] => Ok(handle.clone()),
+            [] => {
+                Err(EngineError::NotFound { name: text.to_owned(), nearest: nearest(text, &named) })
+            }
+            several => Err(EngineError::Ambiguous {
+                name: text.to_owned(),
+                candidates: several.iter().map(|(name, _)| name.clone()).collect(),
+            }),
+        }
+    }
+
+    pub async fn rename(&self, id: SessionId, name: &str) -> Result<(), EngineError> {
+        check_name(name)?;
+        let handle = self.by_id(id)?;
+        let record = {
+            let _naming = self.naming.lock().await;
+            self.check_free(name, Some(id))?;
+            handle.shared.renamed(name)
+        };
+        self.parts.store.save(record).await?;
+        self.emit(id, Fact::Renamed { name: name.to_owned() });
+        Ok(())
+    }
+
+    /// Removes an ended session with its journal.
+    pub async fn remove(&self, id: SessionId) -> Result<(), EngineError> {
+        let handle = self.by_id(id)?;
+        if handle.change().ended.is_none() {
+            return Err(EngineError::StillRunning { id });
+        }
+        handle.shared.settled().await;
+        // Its actor ends with it; one that is already gone is fine.
+        let _ = handle.ask(|reply| Msg::Close { reply }).await;
+        handle.shared.closed();
+        self.sessions().remove(&id);
+        self.parts.store.remove(id).await?;
+        let dir = self.dir_of(id);
+        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir)).await;
+        if let Ok(Err(source)) = removed
+            && source.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(EngineError::RemoveFiles { id, source });
+        }
+        self.emit(id, Fact::Removed);
+        Ok(())
+    }
+
+    /// Ends every session.
+    pub async fn end_all(&self, ladder: Ladder) {
+        let ending: Vec<_> = self
+            .handles()
+            .into_iter()
+            .filter(|handle| handle.change().ended.is_none())
+            .map(|handle| {
+                tokio::spawn(async move {
+                    if let Err(error) = handle.kill(ladder).await {
+                        tracing::warn!(session = %handle.id(), %error, "ending a session");
+                    }
+                    handle.shared.settled().await;
+                })
+            })
+            .collect();
+        for task in ending {
+            let _ = task.await;
+        }
+    }
+
+    /// Everything printed so far is in files when this returns.
+    pub async fn flush(&self) {
+        let spiller = self.parts.spiller.clone();
+        let flushed = tokio::task::spawn_blocking(move || spiller.flush_all(FLUSH_PATIENCE)).await;
+        if !matches!(flushed, Ok(true)) {
+            tracing::warn!("not everything reached the disk in time; the rings keep the rest");
+        }
+    }
+
+    /// Checks and takes the name, and writes the record before anything runs.
+    async fn reserve(&self, spec: &SessionSpec) -> Result<SessionRecord, EngineError> {
+        let _naming = self.naming.lock().await;
+        if let Some(name) = &spec.name {
+            check_name(name)?;
+            self.check_free(name, None)?;
+        }
+        let id = self.parts.store.next_id().await?;
+        let record = SessionRecord {
+            id,
+            name: spec.name.clone().unwrap_or_else(|| id.to_string()),
+            argv: spec.argv.clone(),
+            cwd: spec.cwd.clone(),
+            size: spec.size,
+            labels: spec.labels.clone(),
+            task: spec.task.clone(),
+            created: SystemTime::now(),
+            key: random_key(),
+            state: RecordState::Starting,
+        };
+        self.parts.store.save(record.clone()).await?;
+        Ok(record)
+    }
+
+    async fn launch(
+        &self,
+        mut record: SessionRecord,
+        spec: &SessionSpec,
+    ) -> Result<SessionHandle, EngineError> {
+        let id = record.id;
+        let held = self.parts.processes.spawn(id, spec).await?;
+        let pid = held.pid;
+        record.state = RecordState::Running { pid };
+        let opened = self.open(&record, held);
+        let (master, journal) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                // It runs but cannot be recorded: better not at all.
+                let member = crate::process::Member { id, pid, key: record.key.clone() };
+                let _ = self.parts.processes.signal(&member, crate::process::Target::Tree, 9).await;
+                self.parts.processes.release(id);
+                return Err(error);
+            }
+        };
+        let view = View::new(record.size);
+        let handle =
+            self.start(record.clone(), Boot::New { source: Box::new(Source { master, journal }), view });
+        self.emit(id, Fact::Created { name: record.name.clone() });
+        self.emit(id, Fact::Started { pid });
+        if let Some(status) = self.parts.processes.early_exit(id) {
+            let _ = handle.sender().send(Msg::Exited(status)).await;
+        }
+        self.save_soon(record);
+        Ok(handle)
+    }
+
+    fn open(&self, record: &SessionRecord, held: Held) -> Result<(Master, Journal), EngineError> {
+        let dir = self.dir_of(record.id);
+        let journal =
+            Journal::create(&dir, held.ring, self.parts.limits, &self.parts.spiller, record.size)?;
+        let master = terminal::watch(held.master).map_err(|source| ProcessError::Spawn {
+            program: program_of(record),
+            step: "watching its terminal",
+            source,
+        })?;
+        Ok((master, journal))
+    }
+
+    fn start(&self, record: SessionRecord, boot: Boot) -> SessionHandle {
+        let (tx, rx) = mpsc::channel(MAILBOX);
+        let id = record.id;
+        let dir = self.dir_of(id);
+        let input = boot.master().map(Input::new);
+        let shared = Arc::new(Shared::new(record, self.parts.clone(), input, tx));
+        let handle = SessionHandle { shared: shared.clone() };
+        self.sessions().insert(id, handle.clone());
+        tokio::spawn(async move {
+            if let Some(actor) = boot::actor(shared.clone(), rx, boot, &dir).await {
+                Actor::run(actor).await;
+            }
+            shared.closed();
+        });
+        handle
+    }
+
+    fn save_soon(&self, record: SessionRecord) {
+        let store = self.parts.store.clone();
+        tokio::spawn(async move {
+            if let Err(error) = store.save(record).await {
+                tracing::warn!(%error, "saving a record");
+            }
+        });
+    }
+
+    async fn forget(&self, id: SessionId) {
+        self.sessions().remove(&id);
+        if let Err(error) = self.parts.store.remove(id).await {
+            tracing::warn!(%error, "forgetting a session that did not start");
+        }
+        let dir = self.dir_of(id);
+        let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir)).await;
+    }
+
+    fn check_free(&self, name: &str, except: Option<SessionId>) -> Result<(), EngineError> {
+        let taken = self
+            .list()
+            .into_iter()
+            .find(|info| info.record.name == name && Some(info.record.id) != except);
+        match taken {
+            Some(info) => Err(EngineError::NameTaken { name: name.to_owned(), by: info.record.id }),
+            None => Ok(()),
+        }
+    }
+
+    fn by_id(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
+        self.sessions()
+            .get(&id)
+            .cloned()
+            .ok_or_else(|| EngineError::NotFound { name: id.to_string(), nearest: None })
+    }
+
+    fn dir_of(&self, id: SessionId) -> PathBuf {
+        self.parts.dir.join(id.to_string())
+    }
+
+    fn emit(&self, session: SessionId, fact: Fact) {
+        self.parts.events.emit(Event { session, fact });
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<SessionId, SessionHandle>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_over(state: &RecordState) -> bool {
+    matches!(state, RecordState::Ended { .. } | RecordState::Failed { .. })
+}
+
+fn program_of(record: &SessionRecord) -> String {
+    record.argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn check_spec(spec: &SessionSpec) -> Result<(), EngineError> {
+    let bad = |why: String| Err(EngineError::BadSpec(why));
+    if spec.argv.first().is_none_or(|program| program.is_empty()) {
+        return bad("no program was given".to_owned());
+    }
+    if !spec.cwd.is_absolute() {
+        return bad(format!("the directory {} is not absolute", spec.cwd.display()));
+    }
+    check_dir(&spec.cwd)
+}
+
+fn check_dir(dir: &Path) -> Result<(), EngineError> {
+    match std::fs::metadata(dir) {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(_) => Err(EngineError::BadSpec(format!("{} is not a directory", dir.display()))),
+        Err(error) => {
+            Err(EngineError::BadSpec(format!("its directory {}: {error}", dir.display())))
+        }
+    }
+}
+
+/// A name must not look like an id, or `s3` would mean two things.
+fn check_name(name: &str) -> Result<(), EngineError> {
+    let bad = |why| Err(EngineError::BadName { name: name.to_owned(), why });
+    if name.is_empty() || name.len() > NAME_MAX {
+        return bad("it must have 1 to 64 characters");
+    }
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b)) {
+        return bad("only letters, digits and . _ - / are allowed");
+    }
+    if !name.as_bytes()[0].is_ascii_alphanumeric() {
+        return bad("it must begin with a letter or digit");
+    }
+    if name.parse::<SessionId>().is_ok() {
+        return bad("names like s3 are kept for ids");
+    }
+    Ok(())
+}
+
+fn nearest(text: &str, named: &[(String, SessionHandle)]) -> Option<String> {
+    let shares = |name: &str| name.chars().zip(text.chars()).take_while(|(a, b)| a == b).count();
+    named
+        .iter()
+        .map(|(name, _)| (shares(name), name))
+        .filter(|(shared, _)| *shared >= 2)
+        .max_by_key(|(shared, _)| *shared)
+        .map(|(_, name)| name.clone())
+}
+
+/// 128 random bits in hex.
+fn random_key() -> String {
+    let mut bytes = [0u8; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => unreachable!("getrandom of 16 bytes: {error}"),
+        }
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        for good in ["a", "feat/x", "fix-1.2_b", "9"] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        let long = "a".repeat(65);
+        for bad in ["", "s3", "-a", ".a", "a b", "a\n", "ä", &long] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn keys_differ() {
+        assert_ne!(random_key(), random_key());
+        assert_eq!(random_key().len(), 32);
+    }
+}

@@ -1,0 +1,56 @@
+//! Everything that can go wrong with a session, as one sentence each.
+
+use std::time::SystemTime;
+
+use crate::id::SessionId;
+use crate::journal::JournalError;
+use crate::process::{ExitStatus, ProcessError};
+use crate::session::InputError;
+use crate::store::StoreError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("there is no session `{name}`")]
+    NotFound { name: String, nearest: Option<String> },
+    #[error("`{name}` could be any of {}", candidates.join(", "))]
+    Ambiguous { name: String, candidates: Vec<String> },
+    #[error("the name `{name}` is taken by session {by}")]
+    NameTaken { name: String, by: SessionId },
+    #[error("`{name}` is not a session name: {why}")]
+    BadName { name: String, why: &'static str },
+    #[error("cannot start a session: {0}")]
+    BadSpec(String),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot {verb} session {id}: it exited {} ago ({status})", ago(*at))]
+    Ended { verb: &'static str, id: SessionId, status: ExitStatus, at: SystemTime },
+    #[error("cannot write to session {id}: {source}")]
+    Input { id: SessionId, source: InputError },
+    #[error("cannot write to session {id}: the program does not read its input")]
+    NotReading { id: SessionId },
+    #[error("session {id} is gone")]
+    Gone { id: SessionId },
+    #[error("cannot remove session {id}: it is still running")]
+    StillRunning { id: SessionId },
+    #[error("session {id} did not end: process {pid} is still there after KILL")]
+    WillNotDie { id: SessionId, pid: u32 },
+    #[error("removing the files of session {id}: {source}")]
+    RemoveFiles { id: SessionId, source: std::io::Error },
+    #[error("the host holds {0} sessions and takes no more")]
+    TooMany(usize),
+    #[error("our bug: {0}")]
+    Panicked(String),
+}
+
+fn ago(at: SystemTime) -> String {
+    let seconds = at.elapsed().unwrap_or_default().as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
+    }
+}

@@ -1,0 +1,130 @@
+//! Frames as escape streams: for the `ansi` snapshot and for letterboxing.
+//!
+//! Unlike a keyframe this carries only what is seen, clipped to the window it
+//! is painted into.
+
+use std::fmt::Write as _;
+
+use greenroom_term::{Color, Frame, Row, Size, Style, Underline};
+
+/// Paints `frame` into a window of another size, from its top-left corner.
+/// When the window is lower than the session, the rows around the cursor show.
+#[must_use]
+pub fn letterbox(frame: &Frame, window: Size) -> Vec<u8> {
+    let mut out = String::with_capacity(4096);
+    out.push_str("\x1b[?2026h\x1b[?25l\x1b[?7l\x1b[r\x1b[0m\x1b[2J");
+    let first = first_row(frame, window);
+    for (line, row) in frame.rows.iter().skip(first).take(window.rows().into()).enumerate() {
+        let _ = write!(out, "\x1b[{};1H", line + 1);
+        paint_row(&mut out, row, window.cols());
+    }
+    border(&mut out, frame, window);
+    let row = usize::from(frame.cursor.row).saturating_sub(first);
+    let inside = row < usize::from(window.rows()) && frame.cursor.col < window.cols();
+    if frame.cursor.visible && inside {
+        let _ = write!(out, "\x1b[{};{}H\x1b[?25h", row + 1, frame.cursor.col + 1);
+    }
+    out.push_str("\x1b[?7h\x1b[?2026l");
+    out.into_bytes()
+}
+
+/// The frame's rows as text with colours, one line each.
+#[must_use]
+pub fn ansi_rows(rows: &[Row]) -> String {
+    let mut out = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
+        paint_row(&mut out, row, u16::MAX);
+    }
+    out
+}
+
+fn first_row(frame: &Frame, window: Size) -> usize {
+    let rows = usize::from(window.rows());
+    let cursor = usize::from(frame.cursor.row);
+    (cursor + 1).saturating_sub(rows).min(frame.rows.len().saturating_sub(rows))
+}
+
+/// Marks the session's edge inside a larger window.
+fn border(out: &mut String, frame: &Frame, window: Size) {
+    out.push_str("\x1b[0;2m");
+    if window.cols() > frame.size.cols() {
+        for line in 0..frame.size.rows().min(window.rows()) {
+            let _ = write!(out, "\x1b[{};{}H│", line + 1, frame.size.cols() + 1);
+        }
+    }
+    if window.rows() > frame.size.rows() {
+        let width = usize::from(frame.size.cols().min(window.cols()));
+        let _ = write!(out, "\x1b[{};1H{}", frame.size.rows() + 1, "─".repeat(width));
+        if window.cols() > frame.size.cols() {
+            out.push('┘');
+        }
+    }
+    out.push_str("\x1b[0m");
+}
+
+fn paint_row(out: &mut String, row: &Row, cols: u16) {
+    let mut col = 0;
+    let mut style = Style::default();
+    for run in &row.runs {
+        if run.col >= cols {
+            break;
+        }
+        if run.col > col {
+            set_style(out, &mut style, &Style::default());
+            out.extend(std::iter::repeat_n(' ', usize::from(run.col - col)));
+        }
+        set_style(out, &mut style, &run.style);
+        out.push_str(&run.text);
+        col = run.col + run.width;
+    }
+    set_style(out, &mut style, &Style::default());
+}
+
+fn set_style(out: &mut String, now: &mut Style, next: &Style) {
+    if now == next {
+        return;
+    }
+    if now.link != next.link {
+        let target = next.link.as_deref().unwrap_or("");
+        let _ = write!(out, "\x1b]8;;{target}\x1b\\");
+    }
+    out.push_str("\x1b[0");
+    for (on, code) in [
+        (next.bold, "1"),
+        (next.dim, "2"),
+        (next.italic, "3"),
+        (next.inverse, "7"),
+        (next.hidden, "8"),
+        (next.strike, "9"),
+    ] {
+        if on {
+            out.push(';');
+            out.push_str(code);
+        }
+    }
+    match next.underline {
+        Underline::None => {}
+        Underline::Single => out.push_str(";4"),
+        Underline::Double => out.push_str(";4:2"),
+        Underline::Curly => out.push_str(";4:3"),
+        Underline::Dotted => out.push_str(";4:4"),
+        Underline::Dashed => out.push_str(";4:5"),
+    }
+    set_color(out, next.fg, 30);
+    set_color(out, next.bg, 40);
+    out.push('m');
+    *now = next.clone();
+}
+
+fn set_color(out: &mut String, color: Color, base: u8) {
+    let _ = match color {
+        Color::Default => Ok(()),
+        Color::Indexed(index @ 0..=7) => write!(out, ";{}", base + index),
+        Color::Indexed(index @ 8..=15) => write!(out, ";{}", base + 60 + index - 8),
+        Color::Indexed(index) => write!(out, ";{};5;{index}", base + 8),
+        Color::Rgb(r, g, b) => write!(out, ";{};2;{r};{g};{b}", base + 8),
+    };
+}

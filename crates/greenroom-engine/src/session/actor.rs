@@ -1,0 +1,606 @@
+//! The one task that owns a session.
+//!
+//! One turn: take what the kernel has (numbered into the journal), offer it to
+//! the followers, feed the screen, answer the program's terminal queries. It
+//! never waits for a follower, a plugin or the disk: sends are tries, the
+//! journal's helper thread writes. Everything that can wake it is in `run`.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenroom_term::{Frame, Size};
+use rustix::termios::{Winsize, tcsetwinsize};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::egress::{Raw, Sink};
+use crate::events::Fact;
+use crate::id::{ClientId, Seq};
+use crate::journal::{Journal, JournalReader, Note, PumpEnd, RecordingState};
+use crate::paint;
+use crate::process::ExitStatus;
+use crate::session::marks::MarkGate;
+use crate::session::size::SizePolicy;
+use crate::session::subscribers::{Following, Push, Subscriber, Subscription, subscribe};
+use crate::session::terminal::Master;
+use crate::session::view::View;
+use crate::session::{SessionState, Shared};
+
+/// Most bytes of one turn; the loop then looks at its messages again.
+const TURN_BYTES: usize = 64 * 1024;
+
+/// A reader of the screen waits at most this long for a synchronized update
+/// to end: a program that forgets to end it must not hide its screen.
+const SYNC_PATIENCE: Duration = Duration::from_millis(150);
+
+/// A screen nobody touched for this long is kept as a keyframe.
+const SLEEP_AFTER: Duration = Duration::from_secs(3);
+
+/// Letterboxed viewers are repainted at most this often.
+const PAINT_EVERY: Duration = Duration::from_millis(33);
+
+/// After the leader's exit, output of what it left behind is still taken until
+/// it pauses this long, and at most [`LINGER`] in all.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The terminal has no program on it but the session lives (it closed its
+/// standard streams): look again this often.
+const CLOSED_RETRY: Duration = Duration::from_secs(1);
+
+/// Snapshot requests held back by one synchronized update.
+const DEFERRED_MAX: usize = 256;
+
+pub(crate) enum Msg {
+    Frame { reply: oneshot::Sender<(Arc<Frame>, Seq)> },
+    Reader { reply: oneshot::Sender<JournalReader> },
+    Subscribe { following: Following, reply: oneshot::Sender<Subscription> },
+    Resync { client: ClientId },
+    Unsubscribe { client: ClientId },
+    Typed { client: Option<ClientId>, len: u32 },
+    Window { client: ClientId, size: Size },
+    Shown { client: ClientId, visible: bool },
+    Resize { size: Size, reply: oneshot::Sender<()> },
+    Mark { label: String, reply: oneshot::Sender<Seq> },
+    Exited(ExitStatus),
+    Close { reply: oneshot::Sender<()> },
+}
+
+/// Where a running session's bytes come from.
+pub(crate) struct Source {
+    pub master: Master,
+    pub journal: Journal,
+}
+
+pub(crate) struct Actor {
+    pub(crate) shared: Arc<Shared>,
+    rx: mpsc::Receiver<Msg>,
+    source: Option<Source>,
+    reader: JournalReader,
+    view: View,
+    subscribers: Vec<Subscriber>,
+    sizes: SizePolicy,
+    marks: MarkGate,
+    deferred: Vec<oneshot::Sender<(Arc<Frame>, Seq)>>,
+    ring_full: bool,
+    paused: bool,
+    exiting: Option<Exiting>,
+    timers: Timers,
+}
+
+struct Exiting {
+    status: ExitStatus,
+    give_up: Instant,
+}
+
+#[derive(Default)]
+struct Timers {
+    sleep: Option<Instant>,
+    sync: Option<Instant>,
+    paint: Option<Instant>,
+    painted: Option<Instant>,
+    marks: Option<Instant>,
+    exit: Option<Instant>,
+    reopen: Option<Instant>,
+}
+
+impl Timers {
+    fn next(&self) -> Option<Instant> {
+        [self.sleep, self.sync, self.paint, self.marks, self.exit, self.reopen]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+fn due(timer: &mut Option<Instant>, now: Instant) -> bool {
+    if timer.is_some_and(|at| at <= now) {
+        *timer = None;
+        return true;
+    }
+    false
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Actor {
+    pub fn new(
+        shared: Arc<Shared>,
+        rx: mpsc::Receiver<Msg>,
+        source: Option<Source>,
+        reader: JournalReader,
+        view: View,
+    ) -> Actor {
+        Actor {
+            shared,
+            rx,
+            source,
+            reader,
+            view,
+            subscribers: Vec::new(),
+            sizes: SizePolicy::default(),
+            marks: MarkGate::default(),
+            deferred: Vec::new(),
+            ring_full: false,
+            paused: false,
+            exiting: None,
+            timers: Timers { sleep: Some(Instant::now() + SLEEP_AFTER), ..Timers::default() },
+        }
+    }
+
+    pub async fn run(mut self) {
+        self.publish();
+        loop {
+            let master = self.source.as_ref().map(|source| source.master.clone());
+            let progress = self.source.as_ref().map(|source| source.journal.progress());
+            let room =
+                self.source.as_ref().filter(|_| self.ring_full).map(|source| source.journal.room());
+            let input = self.shared.input.clone();
+            let reading = master.is_some() && !self.ring_full && self.timers.reopen.is_none();
+            let flushing = self.source.is_some() && input.as_ref().is_some_and(|i| i.has_waiting());
+            let deadline = self.timers.next();
+            tokio::select! {
+                msg = self.rx.recv() => match msg {
+                    Some(Msg::Close { reply }) => {
+                        self.close();
+                        let _ = reply.send(());
+                        return;
+                    }
+                    Some(msg) => self.handle(msg),
+                    None => return self.close(),
+                },
+                ready = async { master.as_ref().expect("guarded by `reading`").readable().await }, if reading => {
+                    let end = self.turn();
+                    match (ready, end) {
+                        (Ok(mut ready), PumpEnd::WouldBlock) => ready.clear_ready(),
+                        (Ok(_), _) => {}
+                        (Err(_), _) => self.timers.reopen = Some(Instant::now() + CLOSED_RETRY),
+                    }
+                }
+                () = async { room.expect("guarded by `ring_full`").await }, if self.ring_full && self.source.is_some() => {
+                    self.ring_full = false;
+                }
+                () = async { progress.as_ref().expect("guarded by `source`").notified().await },
+                    if progress.is_some() && self.paused => self.recording_changed(),
+                () = async { input.as_ref().expect("guarded by `flushing`").flush().await }, if flushing => {}
+                () = async { input.as_ref().expect("guarded by `source`").wanted.notified().await },
+                    if self.source.is_some() && input.is_some() && !flushing => {}
+                () = until(deadline), if deadline.is_some() => self.tick(Instant::now()),
+            }
+            if self.view.is_broken() {
+                self.rebuild().await;
+            }
+        }
+    }
+
+    pub fn handle(&mut self, msg: Msg) {
+        match msg {
+            Msg::Frame { reply } => self.frame(reply),
+            Msg::Reader { reply } => {
+                let _ = reply.send(self.reader.clone());
+            }
+            Msg::Subscribe { following, reply } => self.subscribe(following, reply),
+            Msg::Resync { client } => self.resync(client),
+            Msg::Unsubscribe { client } => self.forget(client),
+            Msg::Typed { client, len } => self.typed(client, len),
+            Msg::Window { client, size } => self.window(client, size),
+            Msg::Shown { client, visible } => {
+                let size = self.sizes.shown(client, visible);
+                self.take_size(size);
+            }
+            Msg::Resize { size, reply } => {
+                self.resize(size);
+                let _ = reply.send(());
+            }
+            Msg::Mark { label, reply } => {
+                self.note(Note::Mark(label.clone()));
+                self.shared.emit(Fact::Marked { label, seq: self.view.seq() });
+                let _ = reply.send(self.view.seq());
+            }
+            Msg::Exited(status) => self.leader_exited(status),
+            Msg::Close { .. } => unreachable!("ends the loop in `run`"),
+        }
+    }
+
+    /// Takes what the kernel has, up to [`TURN_BYTES`].
+    fn turn(&mut self) -> PumpEnd {
+        let Some(source) = &mut self.source else { return PumpEnd::Closed };
+        let pumped = source.journal.pump(source.master.as_fd(), TURN_BYTES);
+        if pumped.to > pumped.from {
+            self.absorb(pumped.from, pumped.to);
+        }
+        match &pumped.end {
+            PumpEnd::RingFull => self.ring_full = true,
+            PumpEnd::Closed | PumpEnd::Failed(_) => self.closed(),
+            PumpEnd::WouldBlock | PumpEnd::Short | PumpEnd::Budget => {}
+        }
+        pumped.end
+    }
+
+    fn absorb(&mut self, from: Seq, to: Seq) {
+        let now = Instant::now();
+        let Some(source) = &mut self.source else { return };
+        let (first, second) = source.journal.bytes(from, to);
+        offer(&mut self.subscribers, &self.shared, from, first, second);
+        let fed = self.view.feed(first, second);
+        if !fed.replies.is_empty()
+            && let Some(input) = &self.shared.input
+        {
+            input.reply(&fed.replies);
+        }
+        let paused = matches!(source.journal.state(), RecordingState::Paused { .. });
+        if paused != self.paused {
+            self.recording_changed();
+        }
+        self.roll_if_due();
+        if !fed.marks.is_empty() {
+            self.timers.marks = self.marks.take(&self.shared, fed.marks, now);
+        }
+        self.subscribers.retain(|subscriber| !subscriber.is_gone());
+        self.after_output(now, fed.visibly);
+    }
+
+    fn after_output(&mut self, now: Instant, visibly: bool) {
+        self.timers.sleep = Some(now + SLEEP_AFTER);
+        if self.exiting.is_some() {
+            self.timers.exit = Some(now + LAST_WORDS);
+        }
+        if !self.deferred.is_empty() && !self.view.in_sync_update() {
+            self.answer_frames();
+        }
+        if self.subscribers.iter().any(|subscriber| subscriber.painted) {
+            self.paint_soon(now);
+        }
+        self.shared.output_seen(self.view.seq(), self.view.input_modes(), visibly, now);
+        self.publish();
+    }
+
+    fn frame(&mut self, reply: oneshot::Sender<(Arc<Frame>, Seq)>) {
+        self.timers.sleep = Some(Instant::now() + SLEEP_AFTER);
+        if self.view.in_sync_update() && self.deferred.len() < DEFERRED_MAX {
+            self.deferred.push(reply);
+            self.timers.sync.get_or_insert_with(|| Instant::now() + SYNC_PATIENCE);
+            return;
+        }
+        let _ = reply.send((self.view.frame(), self.view.seq()));
+    }
+
+    fn answer_frames(&mut self) {
+        self.timers.sync = None;
+        for reply in std::mem::take(&mut self.deferred) {
+            let _ = reply.send((self.view.frame(), self.view.seq()));
+        }
+    }
+
+    fn subscribe(&mut self, following: Following, reply: oneshot::Sender<Subscription>) {
+        let client = self.shared.next_client();
+        let (subscriber, subscription) =
+            subscribe(client, following, self.view.seq(), self.shared.tx.clone());
+        self.subscribers.push(subscriber);
+        if let Following::Viewer { size, read_only } = following {
+            let wanted = self.sizes.joined(client, size, read_only);
+            self.take_size(wanted);
+            self.shared.emit(Fact::ClientAttached { client, read_only });
+        }
+        self.greet(client);
+        self.publish();
+        // Whoever asked may be gone; dropping the subscription unsubscribes.
+        let _ = reply.send(subscription);
+    }
+
+    /// Puts a follower on firm ground: a picture of now, or where its gap is.
+    fn greet(&mut self, client: ClientId) {
+        let seq = self.view.seq();
+        let session_size = self.view.size();
+        let Some(index) = self.subscribers.iter().position(|s| s.client == client) else { return };
+        let cut_at = self.subscribers[index].resume();
+        match self.subscribers[index].following {
+            Following::Stream => {
+                if let Some(from) = cut_at {
+                    self.subscribers[index].push(seq, Push::Lagged { from, to: seq });
+                }
+            }
+            Following::Viewer { .. } => {
+                let window = self.sizes.viewer_size(client).unwrap_or(session_size);
+                let picture = if window == session_size {
+                    self.view.keyframe()
+                } else {
+                    paint::letterbox(&self.view.frame(), window)
+                };
+                let bytes = self.shared.egress.pass(Sink::Attach, Raw::new(picture));
+                let subscriber = &mut self.subscribers[index];
+                subscriber.painted = window != session_size;
+                subscriber.stale = false;
+                subscriber.push(seq, Push::Resized { size: session_size });
+                subscriber.push(seq, Push::Keyframe { seq, size: session_size, bytes });
+            }
+        }
+        if let SessionState::Exited { status, .. } = self.shared.state() {
+            self.subscribers[index].push(seq, Push::Exited { status, seq });
+        }
+    }
+
+    fn resync(&mut self, client: ClientId) {
+        self.greet(client);
+    }
+
+    fn forget(&mut self, client: ClientId) {
+        let Some(index) = self.subscribers.iter().position(|s| s.client == client) else { return };
+        let subscriber = self.subscribers.swap_remove(index);
+        if matches!(subscriber.following, Following::Viewer { .. }) {
+            let size = self.sizes.left(client);
+            self.take_size(size);
+            self.shared.emit(Fact::ClientDetached { client });
+        }
+        self.publish();
+    }
+
+    fn typed(&mut self, client: Option<ClientId>, len: u32) {
+        self.note(Note::Input { len });
+        if let Some(client) = client {
+            let size = self.sizes.typed(client);
+            self.take_size(size);
+        }
+    }
+
+    fn window(&mut self, client: ClientId, size: Size) {
+        let wanted = self.sizes.resized(client, size);
+        if wanted.is_some() {
+            self.take_size(wanted);
+        } else {
+            self.greet(client);
+        }
+    }
+
+    fn take_size(&mut self, size: Option<Size>) {
+        if let Some(size) = size {
+            self.resize(size);
+        }
+    }
+
+    fn resize(&mut self, size: Size) {
+        if size == self.view.size() {
+            return;
+        }
+        self.note(Note::Resize(size));
+        if let Some(source) = &self.source {
+            let window =
+                Winsize { ws_row: size.rows(), ws_col: size.cols(), ws_xpixel: 0, ws_ypixel: 0 };
+            if let Err(error) = tcsetwinsize(source.master.get_ref(), window) {
+                tracing::warn!(session = %self.shared.id, %error, "setting the window size");
+            }
+        }
+        self.view.resize(size);
+        self.shared.resized(size);
+        self.shared.emit(Fact::Resized { size });
+        let viewers: Vec<ClientId> = self.sizes_of_viewers();
+        for client in viewers {
+            self.greet(client);
+        }
+        self.publish();
+    }
+
+    fn sizes_of_viewers(&self) -> Vec<ClientId> {
+        self.subscribers
+            .iter()
+            .filter(|subscriber| matches!(subscriber.following, Following::Viewer { .. }))
+            .map(|subscriber| subscriber.client)
+            .collect()
+    }
+
+    fn note(&mut self, note: Note) {
+        if let Some(source) = &mut self.source {
+            source.journal.note(note);
+        }
+    }
+
+    fn leader_exited(&mut self, status: ExitStatus) {
+        if self.exiting.is_some() || self.source.is_none() {
+            return;
+        }
+        let now = Instant::now();
+        self.exiting = Some(Exiting { status, give_up: now + LINGER });
+        self.timers.exit = Some(now + LAST_WORDS);
+        // The kernel may hold last words already: read before any timer.
+        self.timers.reopen = None;
+        while matches!(self.turn(), PumpEnd::Budget | PumpEnd::Short) {}
+    }
+
+    /// Nobody has the terminal open any more.
+    fn closed(&mut self) {
+        if self.exiting.is_some() {
+            self.finish();
+        } else {
+            self.timers.reopen = Some(Instant::now() + CLOSED_RETRY);
+        }
+    }
+
+    fn finish(&mut self) {
+        let Some(exiting) = self.exiting.take() else { return };
+        let Some(mut source) = self.source.take() else { return };
+        let seq = self.view.seq();
+        source.journal.note(exit_note(exiting.status));
+        if let Some(input) = &self.shared.input {
+            input.close();
+        }
+        self.timers = Timers { sleep: self.timers.sleep, ..Timers::default() };
+        self.marks.flush(&self.shared);
+        self.answer_frames();
+        self.shared.ended(exiting.status);
+        for subscriber in &mut self.subscribers {
+            subscriber.push(seq, Push::Exited { status: exiting.status, seq });
+        }
+        self.publish();
+        self.shared.clone().settle(source, exiting.status, seq);
+    }
+
+    fn recording_changed(&mut self) {
+        let Some(source) = &self.source else { return };
+        match source.journal.state() {
+            RecordingState::Paused { why, .. } => {
+                if !self.paused {
+                    self.shared.emit(Fact::RecordingPaused { why: why.to_string() });
+                }
+                self.paused = true;
+            }
+            RecordingState::Recording => {
+                if self.paused {
+                    self.shared.emit(Fact::RecordingResumed);
+                }
+                self.paused = false;
+            }
+        }
+        self.roll_if_due();
+        self.publish();
+    }
+
+    /// A new segment starts with a keyframe, so that a restart replays little.
+    fn roll_if_due(&mut self) {
+        let Some(source) = &mut self.source else { return };
+        if source.journal.roll_due() {
+            let size = self.view.size();
+            source.journal.roll(self.view.keyframe(), size);
+        }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        if due(&mut self.timers.sync, now) {
+            self.answer_frames();
+        }
+        if due(&mut self.timers.paint, now) {
+            self.paint(now);
+        }
+        if due(&mut self.timers.marks, now) {
+            self.marks.flush(&self.shared);
+        }
+        if due(&mut self.timers.reopen, now) {
+            self.turn();
+        }
+        if due(&mut self.timers.exit, now) {
+            self.finish();
+        }
+        if self.exiting.as_ref().is_some_and(|exiting| exiting.give_up <= now) {
+            self.finish();
+        }
+        if due(&mut self.timers.sleep, now) {
+            self.sleep();
+        }
+    }
+
+    fn sleep(&mut self) {
+        if self.view.in_sync_update() {
+            self.timers.sleep = Some(Instant::now() + SLEEP_AFTER);
+            return;
+        }
+        self.view.sleep();
+        if let Some(source) = &mut self.source {
+            source.journal.trim_idle();
+        }
+    }
+
+    fn paint_soon(&mut self, now: Instant) {
+        for subscriber in self.subscribers.iter_mut().filter(|s| s.painted) {
+            subscriber.stale = true;
+        }
+        let earliest = self.timers.painted.map_or(now, |last| last + PAINT_EVERY);
+        self.timers.paint.get_or_insert(earliest.max(now));
+    }
+
+    fn paint(&mut self, now: Instant) {
+        self.timers.painted = Some(now);
+        let stale: Vec<ClientId> =
+            self.subscribers.iter().filter(|s| s.stale).map(|s| s.client).collect();
+        for client in stale {
+            self.greet(client);
+        }
+    }
+
+    /// The guest engine failed on this session's bytes: paint it anew from the
+    /// journal, and if that fails too, go on with an empty screen.
+    async fn rebuild(&mut self) {
+        self.shared.emit(Fact::ScreenRebuilt { why: "the screen engine failed" });
+        let size = self.view.size();
+        self.reader.flush(self.view.seq()).await;
+        let reader = self.reader.clone();
+        let rebuilt =
+            tokio::task::spawn_blocking(move || super::rebuild::screen(&reader, size)).await;
+        let seq = self.view.seq();
+        match rebuilt {
+            Ok(Ok((screen, _))) if !screen.is_broken() => self.view.replace(screen, seq),
+            _ => self.view.replace(greenroom_term::Screen::new(size), seq),
+        }
+        for client in self.sizes_of_viewers() {
+            self.greet(client);
+        }
+    }
+
+    fn close(&mut self) {
+        let seq = self.view.seq();
+        for subscriber in &mut self.subscribers {
+            subscriber.push(seq, Push::Closed);
+        }
+        if let Some(input) = &self.shared.input {
+            input.close();
+        }
+    }
+
+    fn publish(&self) {
+        let span = self.source.as_ref().map_or_else(|| self.reader.span(), |s| s.journal.span());
+        let recording = match &self.source {
+            Some(source) => source.journal.state(),
+            None => RecordingState::Recording,
+        };
+        self.shared.publish(span, self.sizes.count(), self.sizes.owner(), recording);
+    }
+}
+
+fn exit_note(status: ExitStatus) -> Note {
+    match status {
+        ExitStatus::Code(code) => Note::Exit { code: Some(code), signal: None },
+        ExitStatus::Signal(signal) => Note::Exit { code: None, signal: Some(signal) },
+        ExitStatus::Unknown => Note::Exit { code: None, signal: None },
+    }
+}
+
+/// Offers a turn's bytes to everybody who follows them raw: one copy for all.
+fn offer(subscribers: &mut [Subscriber], shared: &Shared, seq: Seq, first: &[u8], second: &[u8]) {
+    if !subscribers.iter().any(|subscriber| !subscriber.painted) {
+        return;
+    }
+    let bytes: Arc<[u8]> =
+        if second.is_empty() { first.into() } else { [first, second].concat().into() };
+    for subscriber in subscribers.iter_mut().filter(|subscriber| !subscriber.painted) {
+        let sink = match subscriber.following {
+            Following::Viewer { .. } => Sink::Attach,
+            Following::Stream => Sink::Api,
+        };
+        let bytes = shared.egress.pass(sink, Raw::new(bytes.clone()));
+        subscriber.push(seq, Push::Output { seq, bytes });
+    }
+}

@@ -1,0 +1,150 @@
+//! The way in: bytes typed at a session, in order, without waiting.
+//!
+//! A caller writes to the PTY on its own task; the actor is not asked. What
+//! the kernel does not take at once (the program is not reading) queues up to
+//! [`QUEUE_BYTES`] and is flushed by the actor when the PTY has room.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+use crate::session::terminal::Master;
+
+/// A program that reads nothing can be sent this much before writers are told
+/// so: room for a large paste, not for a runaway script.
+pub const QUEUE_BYTES: usize = 1024 * 1024;
+
+/// Answers to terminal queries stop queueing here. A program that asks and
+/// never reads would otherwise fill the queue people type into.
+const REPLY_BYTES: usize = 64 * 1024;
+
+#[derive(Clone)]
+pub(crate) struct Input {
+    master: Master,
+    queue: Arc<Mutex<Queue>>,
+    /// Wakes the actor: there is something to flush.
+    pub wanted: Arc<Notify>,
+    flushed: Arc<watch::Sender<u64>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<u8>,
+    accepted: u64,
+    closed: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    #[error("its terminal is closed")]
+    Closed,
+    #[error("the program does not read its input: {waiting} bytes are waiting")]
+    Full { waiting: usize },
+    #[error("writing to its terminal: {0}")]
+    Write(io::Error),
+}
+
+impl Input {
+    pub fn new(master: Master) -> Input {
+        Input {
+            master,
+            queue: Arc::default(),
+            wanted: Arc::new(Notify::new()),
+            flushed: Arc::new(watch::Sender::new(0)),
+        }
+    }
+
+    /// Writes all of `bytes`; returns the position after them, to be given to
+    /// [`Input::reached`].
+    pub fn write(&self, bytes: &[u8]) -> Result<u64, InputError> {
+        let mut queue = self.queue();
+        if queue.closed {
+            return Err(InputError::Closed);
+        }
+        if queue.waiting.len() + bytes.len() > QUEUE_BYTES {
+            return Err(InputError::Full { waiting: queue.waiting.len() });
+        }
+        let mut taken = 0;
+        if queue.waiting.is_empty() {
+            taken = self.write_some(bytes).map_err(InputError::Write)?;
+            self.flushed.send_modify(|flushed| *flushed += taken as u64);
+        }
+        queue.accepted += bytes.len() as u64;
+        if taken < bytes.len() {
+            queue.waiting.extend(&bytes[taken..]);
+            self.wanted.notify_one();
+        }
+        Ok(queue.accepted)
+    }
+
+    /// Writes what the terminal itself answers; dropped when nobody reads.
+    pub fn reply(&self, bytes: &[u8]) -> bool {
+        if self.queue().waiting.len() + bytes.len() > REPLY_BYTES {
+            return false;
+        }
+        self.write(bytes).is_ok()
+    }
+
+    /// Waits until everything up to `position` is in the kernel. False when
+    /// the terminal closed first.
+    pub async fn reached(&self, position: u64) -> bool {
+        let mut flushed = self.flushed.subscribe();
+        flushed.wait_for(|done| *done >= position).await.is_ok_and(|done| *done != u64::MAX)
+    }
+
+    pub fn has_waiting(&self) -> bool {
+        !self.queue().waiting.is_empty()
+    }
+
+    /// Waits until the kernel takes bytes again. Only the actor calls this.
+    pub async fn flush(&self) {
+        let Ok(mut ready) = self.master.writable().await else { return };
+        let mut queue = self.queue();
+        while !queue.waiting.is_empty() {
+            let (front, _) = queue.waiting.as_slices();
+            match self.write_some(front) {
+                Ok(0) => {
+                    ready.clear_ready();
+                    return;
+                }
+                Ok(taken) => {
+                    queue.waiting.drain(..taken);
+                    self.flushed.send_modify(|flushed| *flushed += taken as u64);
+                }
+                Err(_) => {
+                    queue.waiting.clear();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Nothing can be typed any more; waiting writers are answered.
+    pub fn close(&self) {
+        let mut queue = self.queue();
+        queue.closed = true;
+        queue.waiting.clear();
+        self.flushed.send_replace(u64::MAX);
+    }
+
+    /// 0 when the kernel has no room.
+    fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            match rustix::io::write(self.master.get_ref(), bytes) {
+                Ok(taken) => return Ok(taken),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return Ok(0),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

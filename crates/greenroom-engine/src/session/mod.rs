@@ -1,0 +1,25 @@
+//! A session as others see it: a cheap handle with verbs.
+//!
+//! Behind it stands one [`actor`] per session. What many readers want often
+//! (state, modes, sequence) is published by the actor and read without asking
+//! it; everything else is a message with a reply.
+
+pub(crate) mod actor;
+pub(crate) mod boot;
+mod handle;
+pub(crate) mod input;
+mod kill;
+mod marks;
+pub(crate) mod rebuild;
+mod shared;
+mod size;
+mod subscribers;
+pub(crate) mod terminal;
+pub(crate) mod view;
+
+pub use handle::{Page, Recording, SCROLLBACK_LINES, SessionHandle};
+pub use input::InputError;
+pub use kill::Ladder;
+pub(crate) use shared::Shared;
+pub use shared::{Change, SessionInfo, SessionState};
+pub use subscribers::{Following, Push, Subscription};

@@ -1,0 +1,300 @@
+//! What the actor publishes and handles read.
+//!
+//! One short lock, never held across an await, never leaves this file.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use greenroom_term::{InputModes, Size};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::egress::{Egress, Filtered};
+use crate::engine::EngineParts;
+use crate::events::{Event, Fact};
+use crate::id::{ClientId, Seq, SessionId};
+use crate::journal::RecordingState;
+use crate::process::{ExitStatus, Member};
+use crate::session::actor::{Msg, Source};
+use crate::session::input::Input;
+use crate::store::{RecordState, SessionRecord};
+
+/// The record of an ended session is saved again this often until it is.
+const SAVE_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionState {
+    Starting,
+    Running,
+    Exited { at: SystemTime, status: ExitStatus },
+    Failed { why: String },
+}
+
+#[derive(Clone, Debug)]
+pub struct SessionInfo {
+    pub record: SessionRecord,
+    pub state: SessionState,
+    pub pid: Option<u32>,
+    pub title: Option<Filtered<String>>,
+    pub first_seq: Seq,
+    pub seq: Seq,
+    pub recording: RecordingState,
+    pub clients: usize,
+    pub size_owner: Option<ClientId>,
+    pub last_output: Option<SystemTime>,
+    pub last_input: Option<SystemTime>,
+    pub dropped_marks: u64,
+}
+
+/// The state of the output, as waiters watch it.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    pub seq: Seq,
+    /// When something visible last changed.
+    pub visible_at: Instant,
+    pub ended: Option<ExitStatus>,
+    /// The actor is gone: nothing more will happen.
+    pub closed: bool,
+}
+
+pub(crate) struct Shared {
+    pub id: SessionId,
+    pub egress: Egress,
+    pub input: Option<Input>,
+    pub tx: mpsc::Sender<Msg>,
+    pub parts: Arc<EngineParts>,
+    change: watch::Sender<Change>,
+    /// True once the end of the session is on record.
+    settled: watch::Sender<bool>,
+    live: Mutex<Live>,
+    clients: AtomicU64,
+    dropped_marks: AtomicU64,
+}
+
+struct Live {
+    record: SessionRecord,
+    title: Option<Filtered<String>>,
+    modes: InputModes,
+    span: (Seq, Seq),
+    viewers: usize,
+    owner: Option<ClientId>,
+    recording: RecordingState,
+    last_output: Option<SystemTime>,
+    last_input: Option<SystemTime>,
+}
+
+impl Shared {
+    pub fn new(
+        record: SessionRecord,
+        parts: Arc<EngineParts>,
+        input: Option<Input>,
+        tx: mpsc::Sender<Msg>,
+    ) -> Shared {
+        let ended = match record.state {
+            RecordState::Ended { status, .. } => Some(status),
+            _ => None,
+        };
+        let change = Change { seq: Seq(0), visible_at: Instant::now(), ended, closed: false };
+        Shared {
+            id: record.id,
+            egress: Egress::new(),
+            input,
+            tx,
+            parts,
+            change: watch::Sender::new(change),
+            settled: watch::Sender::new(ended.is_some()),
+            live: Mutex::new(Live {
+                record,
+                title: None,
+                modes: InputModes::default(),
+                span: (Seq(0), Seq(0)),
+                viewers: 0,
+                owner: None,
+                recording: RecordingState::Recording,
+                last_output: None,
+                last_input: None,
+            }),
+            clients: AtomicU64::new(1),
+            dropped_marks: AtomicU64::new(0),
+        }
+    }
+
+    pub fn emit(&self, fact: Fact) {
+        self.parts.events.emit(Event { session: self.id, fact });
+    }
+
+    pub fn changes(&self) -> watch::Receiver<Change> {
+        self.change.subscribe()
+    }
+
+    pub fn change(&self) -> Change {
+        *self.change.borrow()
+    }
+
+    pub fn next_client(&self) -> ClientId {
+        ClientId(self.clients.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub fn modes(&self) -> InputModes {
+        self.live().modes
+    }
+
+    pub fn state(&self) -> SessionState {
+        state_of(&self.live().record.state)
+    }
+
+    pub fn record(&self) -> SessionRecord {
+        self.live().record.clone()
+    }
+
+    pub fn member(&self) -> Option<Member> {
+        let live = self.live();
+        let pid = match live.record.state {
+            RecordState::Running { pid } | RecordState::Ended { pid, .. } => pid,
+            RecordState::Starting | RecordState::Failed { .. } => return None,
+        };
+        Some(Member { id: self.id, pid, key: live.record.key.clone() })
+    }
+
+    pub fn info(&self) -> SessionInfo {
+        let live = self.live();
+        let pid = match live.record.state {
+            RecordState::Running { pid } => Some(pid),
+            _ => None,
+        };
+        SessionInfo {
+            state: state_of(&live.record.state),
+            pid,
+            record: live.record.clone(),
+            title: live.title.clone(),
+            first_seq: live.span.0,
+            seq: live.span.1,
+            recording: live.recording.clone(),
+            clients: live.viewers,
+            size_owner: live.owner,
+            last_output: live.last_output,
+            last_input: live.last_input,
+            dropped_marks: self.dropped_marks.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn renamed(&self, name: &str) -> SessionRecord {
+        let mut live = self.live();
+        name.clone_into(&mut live.record.name);
+        live.record.clone()
+    }
+
+    pub fn input_seen(&self) {
+        self.live().last_input = Some(SystemTime::now());
+    }
+
+    pub fn output_seen(&self, seq: Seq, modes: InputModes, visibly: bool, now: Instant) {
+        {
+            let mut live = self.live();
+            live.modes = modes;
+            live.last_output = Some(SystemTime::now());
+        }
+        self.change.send_modify(|change| {
+            change.seq = seq;
+            if visibly {
+                change.visible_at = now;
+            }
+        });
+    }
+
+    /// The actor starts (again) with a screen at this point.
+    pub fn resumed(&self, seq: Seq, modes: InputModes, title: Option<String>) {
+        {
+            let mut live = self.live();
+            live.modes = modes;
+            live.title = title.map(|text| {
+                self.egress.pass(crate::egress::Sink::Event, crate::egress::Raw::new(text))
+            });
+        }
+        self.change.send_modify(|change| change.seq = seq);
+    }
+
+    pub fn resized(&self, size: Size) {
+        self.live().record.size = size;
+        self.change.send_modify(|change| change.visible_at = Instant::now());
+    }
+
+    /// True when the title is new.
+    pub fn titled(&self, title: &Filtered<String>) -> bool {
+        let mut live = self.live();
+        let new = live.title.as_ref() != Some(title);
+        live.title = Some(title.clone());
+        new
+    }
+
+    pub fn count_dropped_mark(&self) {
+        self.dropped_marks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn publish(
+        &self,
+        span: (Seq, Seq),
+        viewers: usize,
+        owner: Option<ClientId>,
+        recording: RecordingState,
+    ) {
+        let mut live = self.live();
+        live.span = span;
+        live.viewers = viewers;
+        live.owner = owner;
+        live.recording = recording;
+    }
+
+    pub fn ended(&self, status: ExitStatus) {
+        {
+            let mut live = self.live();
+            let pid = match live.record.state {
+                RecordState::Running { pid } => pid,
+                _ => 0,
+            };
+            live.record.state = RecordState::Ended { pid, at: SystemTime::now(), status };
+        }
+        self.change.send_modify(|change| change.ended = Some(status));
+    }
+
+    pub fn closed(&self) {
+        self.change.send_modify(|change| change.closed = true);
+    }
+
+    /// The session is over: get its last bytes to disk, remember how it ended,
+    /// and only then let the keeper forget it.
+    pub fn settle(self: Arc<Self>, source: Source, status: ExitStatus, seq: Seq) {
+        self.emit(Fact::Exited { status, seq });
+        tokio::spawn(async move {
+            source.journal.reader().flush(seq).await;
+            while let Err(error) = self.parts.store.save(self.record()).await {
+                tracing::warn!(session = %self.id, %error, "saving the end of a session");
+                tokio::time::sleep(SAVE_RETRY).await;
+            }
+            self.parts.processes.release(self.id);
+            drop(source);
+            self.settled.send_replace(true);
+        });
+    }
+
+    /// Waits until an ended session's files and record are complete.
+    pub async fn settled(&self) {
+        let mut settled = self.settled.subscribe();
+        // The sender lives in `self`: it cannot be gone.
+        let _ = settled.wait_for(|done| *done).await;
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn state_of(state: &RecordState) -> SessionState {
+    match state {
+        RecordState::Starting => SessionState::Starting,
+        RecordState::Running { .. } => SessionState::Running,
+        RecordState::Failed { why } => SessionState::Failed { why: why.clone() },
+        RecordState::Ended { at, status, .. } => SessionState::Exited { at: *at, status: *status },
+    }
+}

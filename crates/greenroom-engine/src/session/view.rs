@@ -1,0 +1,123 @@
+//! The session's screen, awake or asleep.
+//!
+//! A screen nobody touched for a while is kept as its keyframe (a few KiB) and
+//! painted back on the next touch. Frames are made at most once per change.
+
+use std::sync::Arc;
+
+use greenroom_term::{Frame, InputModes, Mark, Screen, Size};
+
+use crate::id::Seq;
+
+pub(crate) struct View {
+    state: State,
+    size: Size,
+    seq: Seq,
+    visible: u64,
+    frame: Option<Arc<Frame>>,
+}
+
+enum State {
+    Awake(Box<Screen>),
+    Asleep(Box<[u8]>),
+}
+
+/// What feeding brought up besides the picture.
+#[derive(Default)]
+pub(crate) struct Fed {
+    pub replies: Vec<u8>,
+    pub marks: Vec<Mark>,
+    pub visibly: bool,
+}
+
+impl View {
+    pub fn new(size: Size) -> View {
+        View::of(Screen::new(size), Seq(0))
+    }
+
+    pub fn of(screen: Screen, seq: Seq) -> View {
+        let size = screen.size();
+        let visible = screen.visible_changes();
+        View { state: State::Awake(Box::new(screen)), size, seq, visible, frame: None }
+    }
+
+    pub fn feed(&mut self, first: &[u8], second: &[u8]) -> Fed {
+        let screen = self.wake();
+        screen.feed(first);
+        screen.feed(second);
+        let fed =
+            Fed { replies: screen.take_replies(), marks: screen.take_marks(), visibly: false };
+        let visible = screen.visible_changes();
+        self.seq = self.seq.plus((first.len() + second.len()) as u64);
+        let visibly = visible != self.visible;
+        self.visible = visible;
+        self.frame = None;
+        Fed { visibly, ..fed }
+    }
+
+    pub fn resize(&mut self, size: Size) {
+        self.wake().resize(size);
+        self.size = size;
+        self.frame = None;
+    }
+
+    pub fn frame(&mut self) -> Arc<Frame> {
+        if let Some(frame) = &self.frame {
+            return frame.clone();
+        }
+        let frame = Arc::new(self.wake().frame());
+        self.frame = Some(frame.clone());
+        frame
+    }
+
+    pub fn keyframe(&mut self) -> Vec<u8> {
+        match &self.state {
+            State::Awake(screen) => screen.keyframe(),
+            State::Asleep(keyframe) => keyframe.to_vec(),
+        }
+    }
+
+    pub fn input_modes(&mut self) -> InputModes {
+        self.wake().input_modes()
+    }
+
+    pub fn in_sync_update(&self) -> bool {
+        matches!(&self.state, State::Awake(screen) if screen.in_sync_update())
+    }
+
+    pub fn is_broken(&self) -> bool {
+        matches!(&self.state, State::Awake(screen) if screen.is_broken())
+    }
+
+    pub fn sleep(&mut self) {
+        if let State::Awake(screen) = &self.state {
+            let keyframe = screen.keyframe().into_boxed_slice();
+            self.state = State::Asleep(keyframe);
+            self.frame = None;
+        }
+    }
+
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    pub fn replace(&mut self, screen: Screen, seq: Seq) {
+        *self = View::of(screen, seq);
+    }
+
+    fn wake(&mut self) -> &mut Screen {
+        if let State::Asleep(keyframe) = &self.state {
+            let screen = Screen::restore(self.size, keyframe);
+            self.visible = screen.visible_changes();
+            self.state = State::Awake(Box::new(screen));
+        }
+        match &mut self.state {
+            State::Awake(screen) => screen,
+            State::Asleep(_) => unreachable!("woken above"),
+        }
+    }
+}

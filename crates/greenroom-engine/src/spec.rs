@@ -1,0 +1,37 @@
+//! What a session is to be: program, place, environment, size.
+//!
+//! Comes from a caller, is turned into a [`crate::process::Launch`] for the
+//! keeper. Environment values never show in `Debug`: they may be secrets.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+use greenroom_term::Size;
+
+#[derive(Clone)]
+pub struct SessionSpec {
+    /// Unique among sessions that are kept; `None` lets the id be the name.
+    pub name: Option<String>,
+    /// Program and arguments; the first is looked up in the session's PATH.
+    pub argv: Vec<OsString>,
+    pub cwd: PathBuf,
+    /// The complete environment of the child; nothing is inherited besides.
+    pub env: BTreeMap<OsString, OsString>,
+    pub size: Size,
+    pub labels: BTreeMap<String, String>,
+    pub task: Option<String>,
+}
+
+impl fmt::Debug for SessionSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionSpec")
+            .field("name", &self.name)
+            .field("program", &self.argv.first())
+            .field("cwd", &self.cwd)
+            .field("env", &format_args!("{} hidden", self.env.len()))
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,59 @@
+//! What must be remembered of a session beyond its journal.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use greenroom_term::Size;
+
+use crate::id::SessionId;
+use crate::process::{ExitStatus, Wait};
+
+/// The durable part of a session. Holds no environment: values may be secrets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionRecord {
+    pub id: SessionId,
+    pub name: String,
+    pub argv: Vec<OsString>,
+    pub cwd: PathBuf,
+    pub size: Size,
+    pub labels: BTreeMap<String, String>,
+    pub task: Option<String>,
+    pub created: SystemTime,
+    /// Random word in the child's environment; finds strays of its tree.
+    pub key: String,
+    pub state: RecordState,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RecordState {
+    /// Written before the keeper is asked: a crash in between leaves this.
+    Starting,
+    Running {
+        pid: u32,
+    },
+    Failed {
+        why: String,
+    },
+    Ended {
+        pid: u32,
+        at: SystemTime,
+        status: ExitStatus,
+    },
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {step} the record of session {id}: {source}")]
+pub struct StoreError {
+    pub id: SessionId,
+    pub step: &'static str,
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+pub trait Store: Send + Sync {
+    /// A fresh id, never given before in this state directory.
+    fn next_id(&self) -> Wait<'_, Result<SessionId, StoreError>>;
+    fn save(&self, record: SessionRecord) -> Wait<'_, Result<(), StoreError>>;
+    fn remove(&self, id: SessionId) -> Wait<'_, Result<(), StoreError>>;
+}

@@ -1,0 +1,287 @@
+//! What a wait waits for.
+//!
+//! A matcher is built once (a bad regex is an error then, not a silent
+//! time-out) and asked again after every change. It sees one consistent
+//! [`Evidence`]: a frame, the text since the scope began, how the session is.
+
+use std::time::Duration;
+
+use greenroom_term::Frame;
+use regex::Regex;
+use tokio::time::Instant;
+
+use crate::process::ExitStatus;
+
+/// Branches nested deeper than this are refused: nobody writes them by hand.
+pub const DEPTH_MAX: usize = 16;
+
+/// A compiled regex may take this much memory; patterns come from callers.
+const REGEX_BYTES: usize = 1024 * 1024;
+
+#[derive(Clone, Debug)]
+pub enum Matcher {
+    ContainsText { text: String, ignore_case: bool },
+    ScreenRegex(Regex),
+    TranscriptContains { text: String, ignore_case: bool },
+    TranscriptRegex(Regex),
+    CursorAt { row: u16, col: u16 },
+    ScreenStable { min: Duration },
+    ProcessExited,
+    ExitCode(i32),
+    Title(Regex),
+    State(String),
+    Region { region: Region, matcher: Box<Matcher> },
+    Not(Box<Matcher>),
+    Any(Vec<Branch>),
+    All(Vec<Branch>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Branch {
+    pub name: Option<String>,
+    pub matcher: Matcher,
+}
+
+/// A rectangle of the screen; rows and columns from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    pub row: u16,
+    pub col: u16,
+    pub rows: u16,
+    pub cols: u16,
+}
+
+/// How a matcher came true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    ContainsText { text: String },
+    ScreenRegex { pattern: String, capture: String },
+    TranscriptContains { text: String },
+    TranscriptRegex { pattern: String, capture: String },
+    CursorAt { row: u16, col: u16 },
+    ScreenStable { min: Duration },
+    ProcessExited { status: Option<ExitStatus> },
+    ExitCode { code: i32 },
+    Title { title: String },
+    State { state: String },
+    Region(Box<Outcome>),
+    Not,
+    Any { branch: usize, name: Option<String>, matched: Box<Outcome> },
+    All { matched: Vec<Outcome> },
+}
+
+/// Everything a matcher may look at, of one moment.
+pub struct Evidence<'a> {
+    pub frame: &'a Frame,
+    pub screen: &'a str,
+    pub transcript: &'a str,
+    pub title: Option<&'a str>,
+    pub state: &'a str,
+    pub ended: Option<ExitStatus>,
+    pub visible_at: Instant,
+    pub now: Instant,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MatcherError {
+    #[error("the regex `{pattern}` is not valid: {source}")]
+    Regex { pattern: String, source: Box<regex::Error> },
+    #[error("matchers are nested more than {DEPTH_MAX} deep")]
+    TooDeep,
+    #[error("`{0}` needs at least one matcher")]
+    Empty(&'static str),
+}
+
+/// Compiles a caller's pattern under our limits.
+pub fn pattern(pattern: &str, ignore_case: bool) -> Result<Regex, MatcherError> {
+    regex::RegexBuilder::new(pattern)
+        .case_insensitive(ignore_case)
+        .multi_line(true)
+        .size_limit(REGEX_BYTES)
+        .dfa_size_limit(REGEX_BYTES)
+        .build()
+        .map_err(|source| MatcherError::Regex {
+            pattern: pattern.to_owned(),
+            source: Box::new(source),
+        })
+}
+
+impl Matcher {
+    pub fn check(&self) -> Result<(), MatcherError> {
+        self.check_depth(0)
+    }
+
+    fn check_depth(&self, depth: usize) -> Result<(), MatcherError> {
+        if depth > DEPTH_MAX {
+            return Err(MatcherError::TooDeep);
+        }
+        match self {
+            Matcher::Any(branches) if branches.is_empty() => Err(MatcherError::Empty("any")),
+            Matcher::All(branches) if branches.is_empty() => Err(MatcherError::Empty("all")),
+            Matcher::Any(branches) | Matcher::All(branches) => {
+                branches.iter().try_for_each(|branch| branch.matcher.check_depth(depth + 1))
+            }
+            Matcher::Not(inner) | Matcher::Region { matcher: inner, .. } => {
+                inner.check_depth(depth + 1)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the transcript has to be followed at all.
+    pub fn reads_transcript(&self) -> bool {
+        self.any_leaf(&|leaf| {
+            matches!(leaf, Matcher::TranscriptContains { .. } | Matcher::TranscriptRegex(_))
+        })
+    }
+
+    /// Whether an exit can still make this come true later than at once.
+    pub fn text_sought(&self) -> Option<&str> {
+        match self {
+            Matcher::ContainsText { text, .. } | Matcher::TranscriptContains { text, .. } => {
+                Some(text)
+            }
+            Matcher::ScreenRegex(regex) | Matcher::TranscriptRegex(regex) => Some(regex.as_str()),
+            Matcher::Region { matcher, .. } => matcher.text_sought(),
+            Matcher::Any(branches) | Matcher::All(branches) => {
+                branches.iter().find_map(|branch| branch.matcher.text_sought())
+            }
+            _ => None,
+        }
+    }
+
+    fn any_leaf(&self, test: &dyn Fn(&Matcher) -> bool) -> bool {
+        match self {
+            Matcher::Any(branches) | Matcher::All(branches) => {
+                branches.iter().any(|branch| branch.matcher.any_leaf(test))
+            }
+            Matcher::Not(inner) | Matcher::Region { matcher: inner, .. } => inner.any_leaf(test),
+            leaf => test(leaf),
+        }
+    }
+
+    /// When, without any further change, the answer could become different.
+    pub fn recheck_at(&self, visible_at: Instant) -> Option<Instant> {
+        match self {
+            Matcher::ScreenStable { min } => Some(visible_at + *min),
+            Matcher::Any(branches) | Matcher::All(branches) => {
+                branches.iter().filter_map(|branch| branch.matcher.recheck_at(visible_at)).min()
+            }
+            Matcher::Not(inner) | Matcher::Region { matcher: inner, .. } => {
+                inner.recheck_at(visible_at)
+            }
+            _ => None,
+        }
+    }
+
+    pub fn matches(&self, evidence: &Evidence<'_>) -> Option<Outcome> {
+        match self {
+            Matcher::ContainsText { text, ignore_case } => {
+                contains(evidence.screen, text, *ignore_case)
+                    .then(|| Outcome::ContainsText { text: text.clone() })
+            }
+            Matcher::ScreenRegex(regex) => capture(regex, evidence.screen)
+                .map(|capture| Outcome::ScreenRegex { pattern: regex.to_string(), capture }),
+            Matcher::TranscriptContains { text, ignore_case } => {
+                contains(evidence.transcript, text, *ignore_case)
+                    .then(|| Outcome::TranscriptContains { text: text.clone() })
+            }
+            Matcher::TranscriptRegex(regex) => capture(regex, evidence.transcript)
+                .map(|capture| Outcome::TranscriptRegex { pattern: regex.to_string(), capture }),
+            Matcher::CursorAt { row, col } => {
+                let cursor = &evidence.frame.cursor;
+                (cursor.row == *row && cursor.col == *col)
+                    .then_some(Outcome::CursorAt { row: *row, col: *col })
+            }
+            Matcher::ScreenStable { min } => {
+                let quiet = evidence.now.saturating_duration_since(evidence.visible_at);
+                // A dead program's screen cannot change any more.
+                (quiet >= *min || evidence.ended.is_some())
+                    .then_some(Outcome::ScreenStable { min: *min })
+            }
+            Matcher::ProcessExited => {
+                evidence.ended.map(|status| Outcome::ProcessExited { status: Some(status) })
+            }
+            Matcher::ExitCode(code) => (evidence.ended == Some(ExitStatus::Code(*code)))
+                .then_some(Outcome::ExitCode { code: *code }),
+            Matcher::Title(regex) => evidence
+                .title
+                .filter(|title| regex.is_match(title))
+                .map(|title| Outcome::Title { title: title.to_owned() }),
+            Matcher::State(state) => {
+                (evidence.state == state).then(|| Outcome::State { state: state.clone() })
+            }
+            Matcher::Region { region, matcher } => {
+                let screen = region_text(evidence.frame, *region);
+                let inside = Evidence { screen: &screen, ..*evidence };
+                matcher.matches(&inside).map(|inner| Outcome::Region(Box::new(inner)))
+            }
+            Matcher::Not(inner) => inner.matches(evidence).is_none().then_some(Outcome::Not),
+            Matcher::Any(branches) => branches.iter().enumerate().find_map(|(index, branch)| {
+                branch.matcher.matches(evidence).map(|matched| Outcome::Any {
+                    branch: index,
+                    name: branch.name.clone(),
+                    matched: Box::new(matched),
+                })
+            }),
+            Matcher::All(branches) => branches
+                .iter()
+                .map(|branch| branch.matcher.matches(evidence))
+                .collect::<Option<Vec<_>>>()
+                .map(|matched| Outcome::All { matched }),
+        }
+    }
+}
+
+fn contains(haystack: &str, needle: &str, ignore_case: bool) -> bool {
+    if ignore_case {
+        haystack.to_lowercase().contains(&needle.to_lowercase())
+    } else {
+        haystack.contains(needle)
+    }
+}
+
+/// Group 1 if there is one, else the whole match.
+fn capture(regex: &Regex, text: &str) -> Option<String> {
+    let captures = regex.captures(text)?;
+    let found = captures.get(1).or_else(|| captures.get(0))?;
+    Some(found.as_str().to_owned())
+}
+
+/// The text inside a rectangle, a line per row, trailing blanks trimmed.
+#[must_use]
+pub fn region_text(frame: &Frame, region: Region) -> String {
+    let mut text = String::new();
+    let rows = frame.rows.iter().skip(region.row.into()).take(region.rows.into());
+    for (index, row) in rows.enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        text.push_str(row_text(row, region.col, region.col.saturating_add(region.cols)).trim_end());
+    }
+    text
+}
+
+/// A row's text between two columns.
+fn row_text(row: &greenroom_term::Row, from: u16, to: u16) -> String {
+    let mut text = String::new();
+    let mut at = from;
+    for run in &row.runs {
+        let end = run.col + run.width;
+        if end <= from || run.col >= to {
+            continue;
+        }
+        text.extend(std::iter::repeat_n(' ', usize::from(run.col.saturating_sub(at))));
+        let uniform = run.text.chars().count() == usize::from(run.width);
+        if uniform {
+            let skip = usize::from(from.saturating_sub(run.col));
+            let take = usize::from(end.min(to) - run.col.max(from));
+            text.extend(run.text.chars().skip(skip).take(take));
+        } else {
+            // Wide or combined characters: whole runs, no cutting inside.
+            text.push_str(&run.text);
+        }
+        at = end;
+    }
+    text
+}

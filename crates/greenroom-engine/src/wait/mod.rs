@@ -1,0 +1,232 @@
+//! Waiting for something to be true of a session, on the slow lane.
+//!
+//! A wait is a task of its own: it watches the session's change counter, asks
+//! for frames (shared, made once per change) and follows the output only if a
+//! matcher reads it. It never slows the session.
+
+mod matcher;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenroom_term::Frame;
+use tokio::time::Instant;
+
+pub use matcher::{
+    Branch, DEPTH_MAX, Evidence, Matcher, MatcherError, Outcome, Region, pattern, region_text,
+};
+
+use crate::egress::{Filtered, Raw, Sink};
+use crate::error::EngineError;
+use crate::id::Seq;
+use crate::process::ExitStatus;
+use crate::session::{Following, Push, SessionHandle, SessionState, Subscription};
+use crate::transcript::Plain;
+
+/// Transcript text a wait looks back at without a `since`, and the most it
+/// keeps: a screenful many times over, bounded per wait.
+const TRANSCRIPT_WINDOW: usize = 256 * 1024;
+
+/// Transcript text that is part of an answer.
+const TAIL_CHARS: usize = 16 * 1024;
+
+/// Under a flood, look at most this often.
+const LOOK_EVERY: Duration = Duration::from_millis(4);
+
+#[derive(Clone, Debug)]
+pub struct WaitFor {
+    pub matcher: Matcher,
+    /// Transcript matchers see output from here on.
+    pub since: Option<Seq>,
+    pub timeout: Duration,
+}
+
+pub struct Matched {
+    pub outcome: Filtered<Outcome>,
+    pub seq: Seq,
+    pub elapsed: Duration,
+    pub frame: Filtered<Arc<Frame>>,
+    pub transcript_tail: Filtered<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WaitError {
+    #[error("nothing matched within {} ms", .0.timeout.as_millis())]
+    Timeout(Box<Evidenced>),
+    #[error("session {id} ended first ({status})")]
+    Ended { id: crate::id::SessionId, status: ExitStatus },
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Matcher(#[from] MatcherError),
+}
+
+/// What was there instead.
+#[derive(Debug)]
+pub struct Evidenced {
+    pub timeout: Duration,
+    pub seq: Seq,
+    pub last_text: Filtered<String>,
+    /// The line that comes closest to the text that was sought.
+    pub nearest: Option<Filtered<String>>,
+}
+
+struct Transcript {
+    following: Option<Subscription>,
+    plain: Plain,
+    text: String,
+}
+
+impl SessionHandle {
+    /// Waits until `wait.matcher` is true, the time is up or the session ends.
+    pub async fn wait(&self, wait: WaitFor) -> Result<Matched, WaitError> {
+        wait.matcher.check()?;
+        let started = Instant::now();
+        let deadline = started + wait.timeout;
+        let mut changes = self.changes();
+        let mut transcript = self.transcript_for(&wait).await?;
+        loop {
+            let looked = Instant::now();
+            let change = *changes.borrow_and_update();
+            transcript.drain();
+            let (frame, seq) = self.frame().await?;
+            let screen = frame_text(frame.get());
+            let info = self.info();
+            let evidence = Evidence {
+                frame: frame.get(),
+                screen: &screen,
+                transcript: &transcript.text,
+                title: info.title.as_ref().map(|title| title.get().as_str()),
+                state: state_name(&info.state),
+                ended: change.ended,
+                visible_at: change.visible_at,
+                now: looked,
+            };
+            if let Some(outcome) = wait.matcher.matches(&evidence) {
+                let out = self.egress();
+                return Ok(Matched {
+                    outcome: out.pass(Sink::Api, Raw::new(outcome)),
+                    seq,
+                    elapsed: started.elapsed(),
+                    transcript_tail: out.pass(Sink::Api, Raw::new(tail(&transcript.text))),
+                    frame,
+                });
+            }
+            if let Some(status) = change.ended {
+                return Err(WaitError::Ended { id: self.id(), status });
+            }
+            if change.closed {
+                return Err(EngineError::Gone { id: self.id() }.into());
+            }
+            if looked >= deadline {
+                let nearest =
+                    wait.matcher.text_sought().and_then(|sought| nearest(&screen, sought));
+                let out = self.egress();
+                return Err(WaitError::Timeout(Box::new(Evidenced {
+                    timeout: wait.timeout,
+                    seq,
+                    nearest: nearest.map(|line| out.pass(Sink::Api, Raw::new(line))),
+                    last_text: out.pass(Sink::Api, Raw::new(screen)),
+                })));
+            }
+            let recheck = wait
+                .matcher
+                .recheck_at(change.visible_at)
+                .map_or(deadline, |at| at.max(looked + Duration::from_millis(1)).min(deadline));
+            tokio::select! {
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        return Err(EngineError::Gone { id: self.id() }.into());
+                    }
+                    tokio::time::sleep_until((looked + LOOK_EVERY).min(deadline)).await;
+                }
+                () = tokio::time::sleep_until(recheck) => {}
+            }
+        }
+    }
+
+    async fn transcript_for(&self, wait: &WaitFor) -> Result<Transcript, EngineError> {
+        let mut transcript =
+            Transcript { following: None, plain: Plain::new(), text: String::new() };
+        if !wait.matcher.reads_transcript() {
+            return Ok(transcript);
+        }
+        // Follow first, then look back: what lies between is in both, so the
+        // look-back stops where following starts.
+        let subscription = self.subscribe(Following::Stream).await?;
+        let start = subscription.start;
+        let since = wait.since.unwrap_or(Seq(start.0.saturating_sub(TRANSCRIPT_WINDOW as u64)));
+        if since < start {
+            let page = self.output(since, TRANSCRIPT_WINDOW).await?;
+            let bytes = page.bytes.get();
+            let upto = usize::try_from(start.since(page.from)).unwrap_or(usize::MAX);
+            transcript.plain.feed(&bytes[..bytes.len().min(upto)], &mut transcript.text);
+        }
+        transcript.following = Some(subscription);
+        Ok(transcript)
+    }
+}
+
+impl Transcript {
+    fn drain(&mut self) {
+        let Some(following) = &mut self.following else { return };
+        while let Some(push) = following.try_next() {
+            if let Push::Output { bytes, .. } = push {
+                self.plain.feed(bytes.get(), &mut self.text);
+            }
+        }
+        if self.text.len() > 2 * TRANSCRIPT_WINDOW {
+            let mut cut = self.text.len() - TRANSCRIPT_WINDOW;
+            while !self.text.is_char_boundary(cut) {
+                cut += 1;
+            }
+            self.text.drain(..cut);
+        }
+    }
+}
+
+/// A session's state as the API names it.
+#[must_use]
+pub fn state_name(state: &SessionState) -> &'static str {
+    match state {
+        SessionState::Starting => "starting",
+        SessionState::Running => "running",
+        SessionState::Exited { .. } => "exited",
+        SessionState::Failed { .. } => "failed",
+    }
+}
+
+/// A frame as text: a line per row, trailing blanks and empty rows trimmed.
+#[must_use]
+pub fn frame_text(frame: &Frame) -> String {
+    let all = Region { row: 0, col: 0, rows: u16::MAX, cols: u16::MAX };
+    let mut text = region_text(frame, all);
+    text.truncate(text.trim_end_matches('\n').len());
+    text
+}
+
+fn tail(text: &str) -> String {
+    let mut from = text.len().saturating_sub(TAIL_CHARS);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    text[from..].to_owned()
+}
+
+/// The line that shares the longest run of characters with what was sought.
+fn nearest(screen: &str, sought: &str) -> Option<String> {
+    let sought: Vec<char> = sought.chars().take(64).collect();
+    let scored = screen.lines().map(|line| {
+        let longest = (0..sought.len())
+            .flat_map(|from| (from + 3..=sought.len()).map(move |to| (from, to)))
+            .filter(|(from, to)| {
+                let piece: String = sought[*from..*to].iter().collect();
+                line.contains(&piece)
+            })
+            .map(|(from, to)| to - from)
+            .max();
+        (longest.unwrap_or(0), line)
+    });
+    let (score, line) = scored.max_by_key(|(score, _)| *score)?;
+    (score >= 3).then(|| line.trim().to_owned())
+}

@@ -1,0 +1,287 @@
+//! A host for tests: real PTYs and children, the keeper's part played here.
+//!
+//! `FakeProcesses` holds dups of every fd as the keeper would, so a test can
+//! drop an engine (a daemon that died) and give the sessions to the next.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use greenroom_engine::engine::Known;
+use greenroom_engine::events::{Event, Events};
+use greenroom_engine::journal::{Budget, Limits, PIPE_BYTES, RING_BYTES, RingFds, Spiller};
+use greenroom_engine::process::{ExitStatus, Held, Member, ProcessError, Processes, Target, Wait};
+use greenroom_engine::store::{SessionRecord, Store, StoreError};
+use greenroom_engine::{Engine, EngineParts, SessionHandle, SessionId, SessionSpec};
+use greenroom_term::Size;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+pub struct Stage {
+    pub engine: Engine,
+    pub processes: Arc<FakeProcesses>,
+    pub store: Arc<FakeStore>,
+    pub events: Arc<FakeEvents>,
+    dir: Arc<tempfile::TempDir>,
+    limits: Limits,
+}
+
+impl Stage {
+    pub fn new() -> Stage {
+        Stage::with_limits(Limits::default())
+    }
+
+    pub fn with_limits(limits: Limits) -> Stage {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        Stage::build(Arc::default(), Arc::default(), Arc::default(), dir, limits)
+    }
+
+    fn build(
+        processes: Arc<FakeProcesses>,
+        store: Arc<FakeStore>,
+        events: Arc<FakeEvents>,
+        dir: Arc<tempfile::TempDir>,
+        limits: Limits,
+    ) -> Stage {
+        let engine = Engine::new(EngineParts {
+            processes: processes.clone(),
+            store: store.clone(),
+            events: events.clone(),
+            dir: dir.path().to_owned(),
+            limits,
+            spiller: Spiller::start(Budget::default()).unwrap(),
+            max_running: 1000,
+        });
+        *processes.engine.lock().unwrap() = Some(engine.clone());
+        Stage { engine, processes, store, events, dir, limits }
+    }
+
+    pub async fn sh(&self, script: &str) -> SessionHandle {
+        self.engine.create(spec(script)).await.unwrap()
+    }
+
+    /// The daemon dies here and another takes over.
+    pub fn next_daemon(self) -> Stage {
+        let known = {
+            let records = self.store.records.lock().unwrap();
+            records
+                .values()
+                .map(|record| {
+                    let held = self.processes.take(record.id);
+                    let status = self.processes.early_exit(record.id);
+                    Known { record: record.clone(), held, status }
+                })
+                .collect()
+        };
+        let Stage { processes, store, events, dir, limits, .. } = self;
+        let next = Stage::build(processes, store, events, dir, limits);
+        next.engine.adopt(known);
+        next
+    }
+}
+
+pub fn spec(script: &str) -> SessionSpec {
+    SessionSpec {
+        name: None,
+        argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
+        cwd: "/".into(),
+        env: [("PATH".into(), "/usr/bin:/bin".into()), ("TERM".into(), "xterm".into())].into(),
+        size: Size::new(80, 24).unwrap(),
+        labels: Default::default(),
+        task: None,
+    }
+}
+
+struct Kept {
+    pid: u32,
+    master: OwnedFd,
+    pipe_read: OwnedFd,
+    pipe_write: OwnedFd,
+    ring: OwnedFd,
+}
+
+#[derive(Default)]
+pub struct FakeProcesses {
+    engine: Mutex<Option<Engine>>,
+    kept: Mutex<HashMap<SessionId, Kept>>,
+    exits: Arc<Mutex<HashMap<SessionId, ExitStatus>>>,
+}
+
+impl FakeProcesses {
+    pub fn take(&self, id: SessionId) -> Option<Held> {
+        let kept = self.kept.lock().unwrap();
+        let kept = kept.get(&id)?;
+        Some(Held {
+            pid: kept.pid,
+            master: kept.master.try_clone().unwrap(),
+            ring: RingFds {
+                pipe_read: kept.pipe_read.try_clone().unwrap(),
+                pipe_write: kept.pipe_write.try_clone().unwrap(),
+                ring: kept.ring.try_clone().unwrap(),
+            },
+        })
+    }
+
+    pub fn holds(&self, id: SessionId) -> bool {
+        self.kept.lock().unwrap().contains_key(&id)
+    }
+
+    fn start(&self, id: SessionId, spec: &SessionSpec) -> std::io::Result<Held> {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&master)?;
+        unlockpt(&master)?;
+        let name = ptsname(&master, Vec::new())?;
+        let window = Winsize {
+            ws_row: spec.size.rows(),
+            ws_col: spec.size.cols(),
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&master, window)?;
+        let slave =
+            std::fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap())?;
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").args(&spec.argv).env_clear().envs(&spec.env);
+        command.current_dir(&spec.cwd);
+        command.stdin(Stdio::from(slave.try_clone()?));
+        command.stdout(Stdio::from(slave.try_clone()?)).stderr(Stdio::from(slave));
+        let mut child = command.spawn()?;
+        drop(command);
+        rustix::io::ioctl_fionbio(&master, true)?;
+        let (pipe_read, pipe_write) = rustix::pipe::pipe_with(
+            rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK,
+        )?;
+        rustix::pipe::fcntl_setpipe_size(&pipe_write, PIPE_BYTES)?;
+        let ring = rustix::fs::memfd_create("ring", rustix::fs::MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&ring, RING_BYTES as u64)?;
+        let pid = child.id();
+        let kept = Kept { pid, master, pipe_read, pipe_write, ring };
+        self.kept.lock().unwrap().insert(id, kept);
+        let engine = self.engine.lock().unwrap().clone().unwrap();
+        let runtime = tokio::runtime::Handle::current();
+        let exits = self.exits.clone();
+        std::thread::spawn(move || {
+            use std::os::unix::process::ExitStatusExt;
+            let status = child.wait().unwrap();
+            let status = match (status.code(), status.signal()) {
+                (Some(code), _) => ExitStatus::Code(code),
+                (None, Some(signal)) => ExitStatus::Signal(signal),
+                (None, None) => ExitStatus::Unknown,
+            };
+            exits.lock().unwrap().insert(id, status);
+            runtime.block_on(engine.exited(id, status));
+        });
+        Ok(self.take(id).unwrap())
+    }
+}
+
+impl Processes for FakeProcesses {
+    fn spawn<'a>(
+        &'a self,
+        id: SessionId,
+        spec: &'a SessionSpec,
+    ) -> Wait<'a, Result<Held, ProcessError>> {
+        Box::pin(async move {
+            self.start(id, spec).map_err(|source| ProcessError::Spawn {
+                program: spec.argv[0].to_string_lossy().into_owned(),
+                step: "exec",
+                source,
+            })
+        })
+    }
+
+    fn signal<'a>(
+        &'a self,
+        member: &'a Member,
+        target: Target,
+        signal: i32,
+    ) -> Wait<'a, Result<(), ProcessError>> {
+        Box::pin(async move {
+            let pid = Pid::from_raw(i32::try_from(member.pid).unwrap()).unwrap();
+            let signal = Signal::from_named_raw(signal).unwrap();
+            let sent = match target {
+                Target::Leader => kill_process(pid, signal),
+                Target::Foreground | Target::Tree => kill_process_group(pid, signal),
+            };
+            sent.map_err(|error| ProcessError::Signal { id: member.id, source: error.into() })
+        })
+    }
+
+    fn early_exit(&self, id: SessionId) -> Option<ExitStatus> {
+        self.exits.lock().unwrap().get(&id).copied()
+    }
+
+    fn alive<'a>(&'a self, member: &'a Member) -> Wait<'a, usize> {
+        Box::pin(async move {
+            let pid = Pid::from_raw(i32::try_from(member.pid).unwrap()).unwrap();
+            usize::from(rustix::process::test_kill_process_group(pid).is_ok())
+        })
+    }
+
+    fn release(&self, id: SessionId) {
+        self.kept.lock().unwrap().remove(&id);
+    }
+}
+
+#[derive(Default)]
+pub struct FakeStore {
+    next: Mutex<u64>,
+    pub records: Mutex<HashMap<SessionId, SessionRecord>>,
+}
+
+impl Store for FakeStore {
+    fn next_id(&self) -> Wait<'_, Result<SessionId, StoreError>> {
+        let mut next = self.next.lock().unwrap();
+        *next += 1;
+        let id = SessionId(*next);
+        Box::pin(async move { Ok(id) })
+    }
+
+    fn save(&self, record: SessionRecord) -> Wait<'_, Result<(), StoreError>> {
+        self.records.lock().unwrap().insert(record.id, record);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn remove(&self, id: SessionId) -> Wait<'_, Result<(), StoreError>> {
+        self.records.lock().unwrap().remove(&id);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[derive(Default)]
+pub struct FakeEvents {
+    pub seen: Mutex<Vec<Event>>,
+}
+
+impl FakeEvents {
+    pub fn facts(&self) -> Vec<String> {
+        self.seen.lock().unwrap().iter().map(|event| format!("{:?}", event.fact)).collect()
+    }
+}
+
+impl Events for FakeEvents {
+    fn emit(&self, event: Event) {
+        self.seen.lock().unwrap().push(event);
+    }
+}
+
+/// Long enough for a busy machine; a test that needs it has failed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+static ONE_RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+
+/// Runs a test on real time with two workers, as the daemon does.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    ONE_RUNTIME
+        .get_or_init(|| {
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap()
+        })
+        .block_on(test)
+}
