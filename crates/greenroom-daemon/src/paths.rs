@@ -1,0 +1,307 @@
+//! Where everything lies on disk.
+//!
+//! In: the environment (`GREENROOM_HOME`, else the XDG variables and `HOME`). Out: [`Paths`], and
+//! directories that only their owner can enter. Every directory is made 0700, an existing one of
+//! ours that others may enter is closed, and one that belongs to somebody else is refused.
+//! Deliberately absent: `/tmp`, and any file's content.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// `sun_path` holds 108 bytes with the closing NUL; a longer path cannot be bound.
+const SOCKET_PATH_MAX: usize = 107;
+
+/// Everything of ours on disk. Cheap to clone, makes nothing until [`Paths::prepare`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    config: PathBuf,
+    data: PathBuf,
+    runtime: PathBuf,
+    state: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PathsError {
+    #[error("cannot find a home: neither GREENROOM_HOME nor HOME is set")]
+    NoHome,
+    #[error("cannot make {} absolute: {source}", path.display())]
+    Relative { path: PathBuf, source: io::Error },
+    #[error(
+        "cannot listen on {}: the path has {} bytes, a socket's may have {SOCKET_PATH_MAX}",
+        path.display(), path.as_os_str().len()
+    )]
+    SocketTooLong { path: PathBuf },
+    #[error("cannot create {}: {source}", path.display())]
+    Create { path: PathBuf, source: io::Error },
+    #[error("cannot use {}: {source}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+    #[error("cannot use {}: it belongs to user {owner}, not to us", path.display())]
+    Foreign { path: PathBuf, owner: u32 },
+    #[error("cannot use {}: it is a symbolic link", path.display())]
+    Symlink { path: PathBuf },
+    #[error("cannot write into {}: {source}", path.display())]
+    Unwritable { path: PathBuf, source: io::Error },
+}
+
+impl Paths {
+    /// From this process's environment.
+    pub fn from_env() -> Result<Paths, PathsError> {
+        Paths::resolve(&|name| std::env::var_os(name))
+    }
+
+    /// From any environment; an empty variable counts as unset.
+    pub fn resolve(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Paths, PathsError> {
+        let set = |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(home) = set("GREENROOM_HOME") {
+            let home = std::path::absolute(&home)
+                .map_err(|source| PathsError::Relative { path: home, source })?;
+            return Paths::below(&home).checked();
+        }
+        // The XDG rules: a relative path in one of these variables is ignored.
+        let base = |name: &str| set(name).filter(|path| path.is_absolute());
+        let home = base("HOME");
+        let fallback = |below: &str| home.as_ref().map(|home| home.join(below));
+        let place = |name: &str, below: &str| {
+            base(name).or_else(|| fallback(below)).map(|dir| dir.join("greenroom")).ok_or(PathsError::NoHome)
+        };
+        let state = place("XDG_STATE_HOME", ".local/state")?;
+        let runtime = match base("XDG_RUNTIME_DIR") {
+            Some(dir) => dir.join("greenroom"),
+            None => state.join("run"),
+        };
+        let config = place("XDG_CONFIG_HOME", ".config")?;
+        let data = place("XDG_DATA_HOME", ".local/share")?;
+        Paths { config, data, runtime, state }.checked()
+    }
+
+    /// Everything below one directory.
+    pub fn below(home: &Path) -> Paths {
+        Paths {
+            config: home.to_owned(),
+            data: home.to_owned(),
+            runtime: home.join("run"),
+            state: home.join("state"),
+        }
+    }
+
+    fn checked(self) -> Result<Paths, PathsError> {
+        let path = self.socket();
+        if path.as_os_str().len() > SOCKET_PATH_MAX {
+            return Err(PathsError::SocketTooLong { path });
+        }
+        Ok(self)
+    }
+
+    /// The configuration file; it need not exist.
+    pub fn config_file(&self) -> PathBuf {
+        self.config.join("config.toml")
+    }
+
+    pub fn plugins(&self) -> PathBuf {
+        self.data.join("plugins")
+    }
+
+    pub fn runtime(&self) -> &Path {
+        &self.runtime
+    }
+
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.runtime.join("greenroom.sock")
+    }
+
+    /// Held by the keeper while it lives.
+    pub fn lock(&self) -> PathBuf {
+        self.runtime.join("greenroom.lock")
+    }
+
+    /// One directory per session below.
+    pub fn sessions(&self) -> PathBuf {
+        self.state.join("sessions")
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.state.join("greenroom.db")
+    }
+
+    pub fn logs(&self) -> PathBuf {
+        self.state.join("logs")
+    }
+
+    /// The daemon's log: JSON lines, rotated.
+    pub fn daemon_log(&self) -> PathBuf {
+        self.logs().join("daemon.log")
+    }
+
+    /// The daemon's stdout and stderr: what it says before it has a log.
+    pub fn daemon_err(&self) -> PathBuf {
+        self.logs().join("daemon.err")
+    }
+
+    pub fn keeper_log(&self) -> PathBuf {
+        self.logs().join("keeper.log")
+    }
+
+    /// Makes every directory the host needs, each entered by its owner only.
+    pub fn prepare(&self) -> Result<(), PathsError> {
+        make_above(&self.state)?;
+        make_above(&self.runtime)?;
+        for dir in [&self.state, &self.sessions(), &self.logs()] {
+            own(dir, Links::Followed)?;
+        }
+        // Clients trust whatever listens here, so nobody may have put a link in its place.
+        own(&self.runtime, Links::Refused)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Links {
+    /// People put their state on another disk by a link.
+    Followed,
+    Refused,
+}
+
+fn make_above(path: &Path) -> Result<(), PathsError> {
+    let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let mut builder = std::fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+        .recursive(true)
+        .create(parent)
+        .map_err(|source| PathsError::Create { path: parent.to_owned(), source })
+}
+
+/// Makes `path` or takes the one that is there, if it is ours; closes it to everybody else.
+fn own(path: &Path, links: Links) -> Result<(), PathsError> {
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => {
+            return Err(PathsError::Create { path: path.to_owned(), source: errno.into() });
+        }
+    }
+    let open = |errno: Errno| PathsError::Open { path: path.to_owned(), source: errno.into() };
+    if links == Links::Refused {
+        let found = rustix::fs::lstat(path).map_err(open)?;
+        if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
+            return Err(PathsError::Symlink { path: path.to_owned() });
+        }
+    }
+    let mut flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    if links == Links::Refused {
+        flags |= OFlags::NOFOLLOW;
+    }
+    // Judged and changed through one descriptor: what is checked is what is used.
+    let dir = rustix::fs::open(path, flags, Mode::empty()).map_err(open)?;
+    let stat = rustix::fs::fstat(&dir).map_err(open)?;
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(PathsError::Foreign { path: path.to_owned(), owner: stat.st_uid });
+    }
+    if stat.st_mode & 0o777 != 0o700 {
+        rustix::fs::fchmod(&dir, Mode::RWXU).map_err(open)?;
+    }
+    writable(&dir, path)
+}
+
+/// Tries it: permission bits say nothing of a read-only mount.
+fn writable(dir: &impl std::os::fd::AsFd, path: &Path) -> Result<(), PathsError> {
+    let name = OsStr::new(".probe");
+    let unwritable =
+        |errno: Errno| PathsError::Unwritable { path: path.to_owned(), source: errno.into() };
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    match rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(_) => {}
+        // A full disk is told where it hurts, and must not keep the host from starting.
+        Err(Errno::NOSPC | Errno::DQUOT) => return Ok(()),
+        Err(errno) => return Err(unwritable(errno)),
+    }
+    rustix::fs::unlinkat(dir, name, rustix::fs::AtFlags::empty()).map_err(unwritable)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn resolve(variables: &[(&str, &str)]) -> Result<Paths, PathsError> {
+        Paths::resolve(&|name| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
+        })
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn one_home_holds_everything() {
+        let paths = resolve(&[("GREENROOM_HOME", "/g"), ("HOME", "/h")]).unwrap();
+        assert_eq!(paths.socket(), Path::new("/g/run/greenroom.sock"));
+        assert_eq!(paths.config_file(), Path::new("/g/config.toml"));
+        assert_eq!(paths.database(), Path::new("/g/state/greenroom.db"));
+        assert_eq!(paths.plugins(), Path::new("/g/plugins"));
+    }
+
+    #[test]
+    fn xdg_and_its_defaults() {
+        let paths = resolve(&[("HOME", "/h"), ("XDG_RUNTIME_DIR", "/run/user/1")]).unwrap();
+        assert_eq!(paths.socket(), Path::new("/run/user/1/greenroom/greenroom.sock"));
+        assert_eq!(paths.config_file(), Path::new("/h/.config/greenroom/config.toml"));
+        assert_eq!(paths.logs(), Path::new("/h/.local/state/greenroom/logs"));
+        assert_eq!(paths.plugins(), Path::new("/h/.local/share/greenroom/plugins"));
+        let bare = resolve(&[("HOME", "/h"), ("XDG_STATE_HOME", "relative")]).unwrap();
+        assert_eq!(bare.socket(), Path::new("/h/.local/state/greenroom/run/greenroom.sock"));
+        assert!(matches!(resolve(&[("HOME", "")]), Err(PathsError::NoHome)));
+    }
+
+    #[test]
+    fn a_path_no_socket_can_have_is_refused_at_once() {
+        let long = format!("/{}", "x".repeat(100));
+        let error = resolve(&[("GREENROOM_HOME", &long)]).unwrap_err();
+        assert!(error.to_string().contains("bytes, a socket's may have 107"), "{error}");
+    }
+
+    #[test]
+    fn directories_are_closed_to_others() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(&home.path().join("deep/er"));
+        paths.prepare().unwrap();
+        std::fs::set_permissions(paths.runtime(), PermissionsExt::from_mode(0o755)).unwrap();
+        paths.prepare().unwrap();
+        for dir in [paths.runtime(), paths.state(), &paths.sessions(), &paths.logs()] {
+            assert_eq!(mode(dir), 0o700, "{}", dir.display());
+        }
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_runtime_directory_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        symlink(elsewhere.path(), paths.runtime()).unwrap();
+        assert!(matches!(paths.prepare(), Err(PathsError::Symlink { .. })));
+        std::fs::remove_file(paths.runtime()).unwrap();
+        std::fs::remove_dir_all(paths.state()).unwrap();
+        symlink(elsewhere.path(), paths.state()).unwrap();
+        paths.prepare().unwrap();
+    }
+
+    #[test]
+    fn an_unusable_home_is_one_sentence() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("state"), "a file").unwrap();
+        let error = Paths::below(home.path()).prepare().unwrap_err().to_string();
+        assert!(error.starts_with("cannot use ") && !error.contains('\n'), "{error}");
+        let error = Paths::below(Path::new("/proc/nowhere")).prepare().unwrap_err().to_string();
+        assert!(error.starts_with("cannot create /proc/nowhere"), "{error}");
+    }
+}
