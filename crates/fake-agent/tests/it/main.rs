@@ -1,0 +1,2 @@
+//! The agent on a real PTY.
+mod terminal;
