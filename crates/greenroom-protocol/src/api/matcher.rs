@@ -366,7 +366,7 @@ mod tests {
             json!({"type": "title", "value": {"regex": "^v"}}),
             json!({"type": "state", "value": ["ready", "error"]}),
             json!({"type": "exit_code", "value": 0}),
-            json!({"type": "region", "value": {"region": {"row": 0, "rows": 1}, "matcher": {"type": "contains_text", "value": "x"}}}),
+            json!({"type": "region", "value": {"region": {"row": 0, "col": 2, "rows": 1}, "matcher": {"type": "contains_text", "value": "x"}}}),
             json!({"type": "contains_text", "value": "x", "region": {"row": 3}}),
         ] {
             let matcher = read(value.clone()).unwrap();

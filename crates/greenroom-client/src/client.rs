@@ -1,0 +1,233 @@
+//! Calls that survive a restart of the daemon.
+//!
+//! A call whose answer is lost with the connection is sent again if the method table says that
+//! this is safe, or if it was never written; otherwise the caller learns that its effect is
+//! unknown. Waits go on with the time they have left.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use greenroom_protocol::api::server::SetNotifications;
+use greenroom_protocol::api::session::{WaitParams, WaitResult};
+use greenroom_protocol::methods::{self, Repeat};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::broadcast;
+use tokio::time::{Instant, timeout};
+
+use crate::connect::{self, PATIENCE, Retry};
+use crate::connection::{CallFailure, Connection};
+use crate::error::ClientError;
+use crate::notifications::{KEPT, Notifications, Push};
+
+/// How long an ordinary call may take: far beyond any real one, so that nobody hangs for ever.
+const ANSWER_LIMIT: Duration = Duration::from_secs(120);
+/// What a wait gets on top of its own time, for the way and a restart in between.
+const WAIT_SLACK: Duration = Duration::from_secs(30);
+/// A connection that lived shorter than this counts as lost at once.
+const QUICK: Duration = Duration::from_secs(1);
+/// So many quick losses in a row of one call mean that the call itself kills the daemon.
+const QUICK_LOSSES: u32 = 16;
+
+/// How a client behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Connect again when the daemon restarts.
+    pub reconnect: bool,
+    /// How long to try to connect.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { reconnect: true, patience: PATIENCE }
+    }
+}
+
+/// A cheap handle to the host: clones share one connection, and calls on it run side by side.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    options: Options,
+    /// An async lock on purpose: while one caller connects, the others wait for it.
+    current: tokio::sync::Mutex<Option<Arc<Connection>>>,
+    pushes: broadcast::Sender<Push>,
+    /// Asked again after a restart.
+    wanted_pushes: Mutex<Option<SetNotifications>>,
+}
+
+impl Client {
+    /// Connects, retrying up to [`PATIENCE`] while the socket refuses or its backlog is full. A
+    /// missing socket is an error at once.
+    pub async fn connect(path: impl AsRef<Path>) -> Result<Client, ClientError> {
+        Client::connect_with(path, Options::default()).await
+    }
+
+    /// Connects if somebody listens right now, without retries, so that the caller can start the
+    /// host. The client made comes back after restarts like any other.
+    pub async fn connect_now(path: impl AsRef<Path>) -> Result<Client, ClientError> {
+        let path = path.as_ref();
+        let now = if connect::is_listening(path).await { PATIENCE } else { Duration::ZERO };
+        let stream = connect::open(path, now, Retry::Listening).await?;
+        Ok(Client::from_stream(path, Options::default(), stream))
+    }
+
+    /// Connects with other options.
+    pub async fn connect_with(
+        path: impl AsRef<Path>,
+        options: Options,
+    ) -> Result<Client, ClientError> {
+        let stream = connect::open(path.as_ref(), options.patience, Retry::Listening).await?;
+        Ok(Client::from_stream(path.as_ref(), options, stream))
+    }
+
+    fn from_stream(path: &Path, options: Options, stream: tokio::net::UnixStream) -> Client {
+        let (pushes, _) = broadcast::channel(KEPT);
+        let connection = Arc::new(Connection::new(stream, pushes.clone()));
+        let shared = Shared {
+            path: path.to_owned(),
+            options,
+            current: tokio::sync::Mutex::new(Some(connection)),
+            pushes,
+            wanted_pushes: Mutex::new(None),
+        };
+        Client { shared: Arc::new(shared) }
+    }
+
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// How this client behaves.
+    pub fn options(&self) -> Options {
+        self.shared.options
+    }
+
+    /// Everything the host pushes from now on.
+    pub fn notifications(&self) -> Notifications {
+        Notifications::new(self.shared.pushes.subscribe(), self.clone())
+    }
+
+    /// Calls a method by name. Dropping the future cancels the call.
+    pub async fn call<P: Serialize, R: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &P,
+    ) -> Result<R, ClientError> {
+        // A wait by this door sets its own limit in params we do not know.
+        let limit = (!method.ends_with("wait")).then_some(ANSWER_LIMIT);
+        self.call_within(method, limit, &|_| params).await
+    }
+
+    /// `session.wait`; after a restart it goes on with the time that is left.
+    pub async fn session_wait(&self, params: &WaitParams) -> Result<WaitResult, ClientError> {
+        let total = Duration::from_millis(params.timeout_ms);
+        let limit = total.saturating_add(WAIT_SLACK);
+        let start = Instant::now();
+        let left = |elapsed: Duration| {
+            let left = total.saturating_sub(elapsed).as_millis();
+            WaitParams { timeout_ms: u64::try_from(left).unwrap_or(u64::MAX), ..params.clone() }
+        };
+        let answer = self.call_within("session.wait", Some(limit), &left).await;
+        let mut result: WaitResult = answer?;
+        let elapsed = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // The host knows only the last of several tries.
+        if result.elapsed_ms + 1000 < elapsed {
+            result.elapsed_ms = elapsed;
+        }
+        Ok(result)
+    }
+
+    /// `server.set_notifications`, remembered across restarts.
+    pub async fn server_set_notifications(
+        &self,
+        params: &SetNotifications,
+    ) -> Result<SetNotifications, ClientError> {
+        let set = self.call("server.set_notifications", params).await?;
+        let wanted = params.enabled.then(|| params.clone());
+        *self.shared.wanted_pushes.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+        Ok(set)
+    }
+
+    async fn call_within<P, R>(
+        &self,
+        method: &str,
+        limit: Option<Duration>,
+        params: &dyn Fn(Duration) -> P,
+    ) -> Result<R, ClientError>
+    where
+        P: Serialize,
+        R: DeserializeOwned,
+    {
+        let calling = self.call_until_answered(method, params);
+        let raw = match limit {
+            None => calling.await?,
+            Some(after) => match timeout(after, calling).await {
+                Ok(answer) => answer?,
+                Err(_) => return Err(ClientError::NoAnswer { method: method.to_owned(), after }),
+            },
+        };
+        serde_json::from_str(raw.get())
+            .map_err(|source| ClientError::Answer { method: method.to_owned(), source })
+    }
+
+    async fn call_until_answered<P: Serialize>(
+        &self,
+        method: &str,
+        params: &dyn Fn(Duration) -> P,
+    ) -> Result<Box<serde_json::value::RawValue>, ClientError> {
+        let safe = methods::find(method).is_some_and(|row| row.repeat == Repeat::Safe);
+        let start = Instant::now();
+        let mut losses = 0;
+        loop {
+            let connection = self.connection().await?;
+            let sent = Instant::now();
+            let written = match connection.call(method, &params(start.elapsed())).await {
+                Ok(raw) => return Ok(raw),
+                Err(CallFailure::Failed(error)) => return Err(error),
+                Err(CallFailure::Lost { written }) => written,
+            };
+            if !self.shared.options.reconnect || (written && !safe) {
+                return Err(ClientError::EffectUnknown { method: method.to_owned() });
+            }
+            losses = if sent.elapsed() < QUICK { losses + 1 } else { 0 };
+            if losses >= QUICK_LOSSES {
+                return Err(ClientError::KeepsFailing { method: method.to_owned(), times: losses });
+            }
+        }
+    }
+
+    /// The live connection, made anew if the last one died.
+    pub(crate) async fn connection(&self) -> Result<Arc<Connection>, ClientError> {
+        let mut current = self.shared.current.lock().await;
+        if let Some(connection) = current.as_ref().filter(|connection| !connection.is_dead()) {
+            return Ok(Arc::clone(connection));
+        }
+        if !self.shared.options.reconnect {
+            let (path, source) = (self.shared.path.clone(), io::ErrorKind::NotConnected.into());
+            return Err(ClientError::Unreachable { path, source });
+        }
+        let stream =
+            connect::open(&self.shared.path, self.shared.options.patience, Retry::Returning)
+                .await?;
+        let connection = Arc::new(Connection::new(stream, self.shared.pushes.clone()));
+        let wanted =
+            self.shared.wanted_pushes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(wanted) = wanted {
+            // If this connection dies too, the next one asks again.
+            let _ =
+                timeout(ANSWER_LIMIT, connection.call("server.set_notifications", &wanted)).await;
+        }
+        *current = Some(Arc::clone(&connection));
+        let _ = self.shared.pushes.send(Push::Reconnected);
+        Ok(connection)
+    }
+}

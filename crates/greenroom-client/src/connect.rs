@@ -1,0 +1,66 @@
+//! Opens the socket, with patience while the host is coming up.
+//!
+//! A daemon that restarts leaves its socket open in the keeper: connecting works and the answer
+//! waits in the backlog. Only a full backlog and a keeper that is being replaced need retries.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::error::ClientError;
+
+/// How long to retry by default.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// First pause between tries; doubles up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// Longest pause: what a user would not notice.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Which failures may pass by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// Refused, or the backlog is full; a missing socket is final.
+    Listening,
+    /// Also a missing socket: we were connected a moment ago.
+    Returning,
+}
+
+/// Whether somebody accepts connections at `path` now: one try, no retries. A full backlog is
+/// somebody.
+pub async fn is_listening(path: &Path) -> bool {
+    match UnixStream::connect(path).await {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    }
+}
+
+pub(crate) async fn open(
+    path: &Path,
+    patience: Duration,
+    retry: Retry,
+) -> Result<UnixStream, ClientError> {
+    let deadline = Instant::now() + patience;
+    let mut pause = PAUSE_MIN;
+    loop {
+        let error = match timeout_at(deadline, UnixStream::connect(path)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => error,
+            Err(_) => io::ErrorKind::TimedOut.into(),
+        };
+        let passing = match error.kind() {
+            io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::WouldBlock
+            | io::ErrorKind::Interrupted => true,
+            io::ErrorKind::NotFound => retry == Retry::Returning,
+            _ => false,
+        };
+        if !passing || Instant::now() + pause >= deadline {
+            return Err(ClientError::Unreachable { path: path.to_owned(), source: error });
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}

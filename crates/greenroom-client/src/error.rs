@@ -1,0 +1,160 @@
+//! Everything that can go wrong on the client's side, with its kind, exit code and hint.
+//!
+//! Absent on purpose: printing.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use greenroom_protocol::attach::AttachError;
+use greenroom_protocol::frame::FrameError;
+use greenroom_protocol::{Fault, FaultKind};
+
+/// Why a call or a stream did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens, or not to us.
+    #[error("cannot reach the host at {}: {source}", path.display())]
+    Unreachable {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The connection ended after the request was written and before it was answered.
+    #[error("the host went away during {method}; whether it took effect is unknown")]
+    EffectUnknown {
+        /// What was called.
+        method: String,
+    },
+    /// The daemon goes away each time this is asked.
+    #[error("the host went away {times} times in a row during {method}")]
+    KeepsFailing {
+        /// What was called.
+        method: String,
+        /// How often it was tried.
+        times: u32,
+    },
+    /// Connected, but no answer came.
+    #[error("no answer to {method} within {} s", after.as_secs())]
+    NoAnswer {
+        /// What was called.
+        method: String,
+        /// How long we waited.
+        after: Duration,
+    },
+    /// Too many calls at once on one client.
+    #[error("cannot call {method}: {limit} calls are in flight already")]
+    Busy {
+        /// What was called.
+        method: String,
+        /// How many may be.
+        limit: usize,
+    },
+    /// The host answered with a fault.
+    #[error("{0}")]
+    Fault(#[from] Fault),
+    /// The params cannot be written as JSON.
+    #[error("cannot write the params of {method}: {source}")]
+    Params {
+        /// What was called.
+        method: String,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// The request is over the frame cap.
+    #[error("cannot call {method}: {source}")]
+    Request {
+        /// What was called.
+        method: String,
+        /// Why not.
+        source: FrameError,
+    },
+    /// The result has another shape than we know.
+    #[error("cannot read the answer to {method}: {source}")]
+    Answer {
+        /// What was called.
+        method: String,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// The host said something that is no answer.
+    #[error("cannot read what the host sent: {0}")]
+    Garbled(#[from] Garbled),
+    /// Input that cannot be sent.
+    #[error("cannot send to the session: {0}")]
+    Send(AttachError),
+}
+
+/// What was wrong with the host's bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Garbled {
+    /// Not a frame.
+    #[error("{0}")]
+    Frame(#[from] FrameError),
+    /// Not an attach frame.
+    #[error("{0}")]
+    Attach(#[from] AttachError),
+    /// A frame, but not the answer.
+    #[error("expected the answer to {method}")]
+    NotTheAnswer {
+        /// What was called.
+        method: &'static str,
+    },
+}
+
+impl ClientError {
+    /// The kind in the words of the wire.
+    pub fn kind(&self) -> FaultKind {
+        match self {
+            ClientError::Unreachable { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                FaultKind::PermissionDenied
+            }
+            ClientError::Unreachable { .. }
+            | ClientError::EffectUnknown { .. }
+            | ClientError::KeepsFailing { .. }
+            | ClientError::NoAnswer { .. } => FaultKind::Unavailable,
+            ClientError::Busy { .. } => FaultKind::Busy,
+            ClientError::Fault(fault) => fault.kind(),
+            ClientError::Request { .. } | ClientError::Send(_) => FaultKind::TooLarge,
+            ClientError::Params { .. } | ClientError::Answer { .. } | ClientError::Garbled(_) => {
+                FaultKind::Internal
+            }
+        }
+    }
+
+    /// Exit code of the command line.
+    pub fn exit(&self) -> u8 {
+        self.kind().exit()
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ClientError::Fault(fault) => fault.data.hint.clone(),
+            ClientError::Unreachable { .. } => {
+                Some("start the host with greenroom serve".to_owned())
+            }
+            ClientError::EffectUnknown { .. } => {
+                Some("look with greenroom ls before trying again".to_owned())
+            }
+            ClientError::KeepsFailing { .. } | ClientError::NoAnswer { .. } => {
+                Some("look into greenroom logs".to_owned())
+            }
+            ClientError::Answer { .. } | ClientError::Garbled(_) => {
+                Some("host and client may differ in version: try greenroom upgrade".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// The fault, if the host answered with one.
+    pub fn fault(&self) -> Option<&Fault> {
+        match self {
+            ClientError::Fault(fault) => Some(fault),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! One typed call per row of the method table, by the names of the wire.
+//!
+//! `session.attach` is [`Client::attach`], since it takes over a connection.
+
+use greenroom_protocol::api::Empty;
+use greenroom_protocol::api::input::{InputParams, InputResult};
+use greenroom_protocol::api::screen::{
+    Snapshot, SnapshotParams, TranscriptParams, TranscriptResult,
+};
+use greenroom_protocol::api::server::*;
+use greenroom_protocol::api::session::*;
+
+use crate::client::Client;
+use crate::error::ClientError;
+
+macro_rules! calls {
+    ($($name:ident $method:literal ($params:ty) -> $result:ty;)*) => {
+        impl Client {
+            $(
+                #[doc = concat!("`", $method, "`.")]
+                pub async fn $name(&self, params: &$params) -> Result<$result, ClientError> {
+                    self.call($method, params).await
+                }
+            )*
+        }
+
+        /// The methods with a typed call.
+        pub const TYPED_METHODS: &[&str] = &[
+            "server.capabilities", "server.stats", "server.set_notifications", "session.wait", "session.attach",
+            $($method,)*
+        ];
+    };
+}
+
+calls! {
+    server_hello "server.hello" (HelloParams) -> HelloResult;
+    server_subscribe "server.subscribe" (SubscribeParams) -> SubscribeResult;
+    server_unsubscribe "server.unsubscribe" (UnsubscribeParams) -> UnsubscribeResult;
+    server_shutdown "server.shutdown" (ShutdownParams) -> ShutdownResult;
+    server_upgrade "server.upgrade" (UpgradeParams) -> UpgradeResult;
+    server_schema "server.schema" (SchemaParams) -> SchemaResult;
+    session_create "session.create" (CreateParams) -> CreateResult;
+    session_list "session.list" (ListParams) -> ListResult;
+    session_info "session.info" (InfoParams) -> SessionInfo;
+    session_input "session.input" (InputParams) -> InputResult;
+    session_cancel_wait "session.cancel_wait" (CancelWaitParams) -> CancelWaitResult;
+    session_snapshot "session.snapshot" (SnapshotParams) -> Snapshot;
+    session_transcript "session.transcript" (TranscriptParams) -> TranscriptResult;
+    session_resize "session.resize" (ResizeParams) -> ResizeResult;
+    session_kill "session.kill" (KillParams) -> KillResult;
+    session_close "session.close" (CloseParams) -> CloseResult;
+    session_rename "session.rename" (RenameParams) -> RenameResult;
+    session_signal "session.signal" (SignalParams) -> SignalResult;
+    session_subscribe "session.subscribe" (OutputSubscribeParams) -> OutputSubscribeResult;
+    session_mark "session.mark" (MarkParams) -> MarkResult;
+    session_replay "session.replay" (ReplayParams) -> ReplayResult;
+    session_export "session.export" (ExportParams) -> ExportResult;
+}
+
+impl Client {
+    /// `server.capabilities`.
+    pub async fn server_capabilities(&self) -> Result<CapabilitiesResult, ClientError> {
+        self.call("server.capabilities", &Empty {}).await
+    }
+
+    /// `server.stats`.
+    pub async fn server_stats(&self) -> Result<StatsResult, ClientError> {
+        self.call("server.stats", &Empty {}).await
+    }
+
+    /// `session.list` with objects.
+    pub async fn sessions(&self) -> Result<Vec<SessionInfo>, ClientError> {
+        let listed =
+            self.session_list(&ListParams { detail: true, ..ListParams::default() }).await?;
+        let info = |entry| match entry {
+            Listed::Info(info) => Some(*info),
+            Listed::Id(_) => None,
+        };
+        Ok(listed.sessions.into_iter().filter_map(info).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use greenroom_protocol::methods::METHODS;
+
+    use super::TYPED_METHODS;
+
+    #[test]
+    fn every_row_of_the_table_has_a_call() {
+        for method in METHODS {
+            assert!(TYPED_METHODS.contains(&method.name), "{}", method.name);
+        }
+        assert_eq!(TYPED_METHODS.len(), METHODS.len());
+    }
+}
