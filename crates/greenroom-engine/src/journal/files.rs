@@ -21,12 +21,16 @@ use super::limits::{NOTE_BYTES, REMOVED_CHECK, WAKE_BYTES};
 use super::note::{kind, start_payload};
 use super::record::{Record, Records};
 use super::ring::Word;
-use super::segment::{self, IDX, KEY, SEG, Segment};
+use super::segment::{self, IDX, KEY, Key, NEW_KEY, SEG, Segment};
 use super::shared::{PauseReason, Roll, Session, lock};
 use super::spill::{Disk, DiskOp};
 
 /// Notes of a paused recording that left the ring to make room.
 const HELD_BYTES: usize = 64 * 1024;
+
+/// Endless input without any output cannot roll: from here on an index takes
+/// the rare notes only.
+const INDEX_FULL: u64 = 16 * 1024 * 1024;
 
 pub(super) struct Open {
     pub start: u64,
@@ -63,6 +67,12 @@ impl Files {
         Files::default()
     }
 
+    /// Makes the next turn look whether the files are still there.
+    #[cfg(test)]
+    pub fn look_again(&mut self) {
+        self.looked = None;
+    }
+
     pub fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
@@ -92,6 +102,7 @@ impl Files {
         let tail = shared.tail.load(Ordering::Acquire);
         let to = roll.map_or(tail, |(at, _)| at.min(tail));
         let (done, error) = self.write_data(session, disk, start, spilled, to);
+        disk.step();
         let moved = session
             .ring
             .word(Word::Spilled)
@@ -172,15 +183,24 @@ impl Files {
                 break;
             }
             if record.ord >= next_ord {
-                record.encode(&mut self.out);
-                next_ord = record.ord + 1;
+                let common = matches!(record.kind, kind::TIME | kind::INPUT);
+                if !common || open.idx_len < INDEX_FULL {
+                    record.encode(&mut self.out);
+                }
+                next_ord = record.ord.saturating_add(1);
             }
         }
         if !self.out.is_empty() {
-            disk.check(DiskOp::WriteIndex).map_err(|error| PauseReason::of(&error))?;
-            open.idx
-                .write_all_at(&self.out, open.idx_len)
-                .map_err(|error| PauseReason::of(&error))?;
+            let written = disk
+                .check(DiskOp::WriteIndex)
+                .and_then(|()| open.idx.write_all_at(&self.out, open.idx_len));
+            if let Err(error) = written {
+                // Half of it may be there, and the next try may be shorter:
+                // sound records must not stay behind the end.
+                let _ = open.idx.set_len(open.idx_len);
+                return Err(PauseReason::of(&error));
+            }
+            disk.step();
             open.idx_len += self.out.len() as u64;
             if let Some(newest) = self.segments.back_mut() {
                 newest.bytes += self.out.len() as u64;
@@ -190,6 +210,7 @@ impl Files {
         self.held.clear();
         self.next_ord = next_ord;
         ring.store(Word::NoteTail, taken.map_or(head, |taken| tail + taken));
+        disk.step();
         if gap_from < gap_to {
             ring.store(Word::GapFrom, gap_to);
             session.shared.needs_keyframe.store(true, Ordering::Release);
@@ -246,8 +267,18 @@ impl Files {
             session.shared.needs_keyframe.store(true, Ordering::Release);
             return Err(PauseReason::AwaitingKeyframe);
         };
+        if self.open.as_ref().is_some_and(|open| open.start == roll.at) {
+            // Nothing was output since the segment began: a new screen for it.
+            replace_key(&session.shared.dir, roll, disk)
+                .map_err(|error| PauseReason::of(&error))?;
+            *pending = None;
+            session.shared.needs_keyframe.store(false, Ordering::Release);
+            session.shared.roll_pending.store(false, Ordering::Release);
+            return Ok(Turn::Rolled);
+        }
         let open = begin_segment(&session.shared.dir, roll, disk)
             .map_err(|error| PauseReason::of(&error))?;
+        disk.step();
         let (at, ord) = (roll.at, roll.ord);
         let bytes = open.idx_len + roll.keyframe.len() as u64;
         *pending = None;
@@ -318,19 +349,33 @@ pub(super) fn gap_record(from: u64, to: u64, out: &mut Vec<u8>) {
         .encode(out);
 }
 
+fn write_key(dir: &Path, roll: &Roll, ext: &str) -> io::Result<()> {
+    let key = Key { size: roll.size, ord: roll.ord, bytes: &roll.keyframe };
+    let file = segment::open_new(&segment::path(dir, roll.at, ext))?;
+    file.write_all_at(&segment::encode_key(roll.at, key), 0)
+}
+
+fn replace_key(dir: &Path, roll: &Roll, disk: &Disk) -> io::Result<()> {
+    disk.check(DiskOp::BeginSegment)?;
+    write_key(dir, roll, NEW_KEY)?;
+    disk.step();
+    let to = segment::path(dir, roll.at, KEY);
+    std::fs::rename(segment::path(dir, roll.at, NEW_KEY), to)
+}
+
 /// Makes the three files; the `.seg`, which makes the segment exist, last.
 fn begin_segment(dir: &Path, roll: &Roll, disk: &Disk) -> io::Result<Open> {
     disk.check(DiskOp::BeginSegment)?;
     segment::make_dir(dir)?;
-    let key = segment::encode_key(roll.at, roll.size, &roll.keyframe);
-    segment::open_new(&segment::path(dir, roll.at, KEY))?.write_all_at(&key, 0)?;
+    write_key(dir, roll, KEY)?;
+    disk.step();
     let idx = segment::open_new(&segment::path(dir, roll.at, IDX))?;
     let mut out = Vec::new();
     let payload = start_payload(roll.size);
-    let time_ns = super::unix_ns();
-    Record { kind: kind::START, seq: roll.at, time_ns, ord: roll.ord, payload: &payload }
-        .encode(&mut out);
+    let (seq, time_ns, ord) = (roll.at, roll.time_ns, roll.ord);
+    Record { kind: kind::START, seq, time_ns, ord, payload: &payload }.encode(&mut out);
     idx.write_all_at(&out, 0)?;
+    disk.step();
     let seg = segment::open_new(&segment::path(dir, roll.at, SEG))?;
     Ok(Open { start: roll.at, seg, idx, idx_len: out.len() as u64 })
 }

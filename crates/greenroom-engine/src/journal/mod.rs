@@ -48,6 +48,8 @@ mod ring;
 mod segment;
 mod shared;
 mod spill;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -130,6 +132,8 @@ pub struct Journal {
     /// Payload and record under construction, kept for their capacity.
     scratch: Vec<u8>,
     encoded: Vec<u8>,
+    /// Tests drop a journal as a kill does: without a last word.
+    dies: bool,
 }
 
 impl Journal {
@@ -148,7 +152,7 @@ impl Journal {
         format_ring(&ring, size, 0);
         let intake = Intake::new(ring, fds.pipe_read, fds.pipe_write, 0);
         let shared = Shared::new(dir.into(), 0, 0, 0);
-        let first = Roll { at: 0, ord: 0, keyframe: Vec::new(), size };
+        let first = Roll { at: 0, ord: 0, time_ns: unix_ns(), keyframe: Vec::new(), size };
         let mut journal = Journal::assemble(intake, shared, limits, spiller, files::Files::new());
         journal.intake.set_mode(spiller.mode());
         journal.request_roll(first);
@@ -200,6 +204,7 @@ impl Journal {
             overflow: VecDeque::new(),
             scratch: Vec::new(),
             encoded: Vec::new(),
+            dies: false,
         }
     }
 
@@ -209,7 +214,6 @@ impl Journal {
         let from = self.intake.tail();
         let end = self.pump_until(master, budget);
         let to = self.intake.tail();
-        self.session.shared.tail.store(to, Ordering::Release);
         if !matches!(end, PumpEnd::Short) {
             self.ask_for_spill();
         }
@@ -217,10 +221,11 @@ impl Journal {
     }
 
     fn pump_until(&mut self, master: BorrowedFd<'_>, budget: usize) -> PumpEnd {
-        if self.intake.in_pipe() > 0
-            && let Err(error) = self.intake.finish()
-        {
-            return PumpEnd::Failed(error);
+        if self.intake.in_pipe() > 0 {
+            if let Err(error) = self.intake.finish() {
+                return PumpEnd::Failed(error);
+            }
+            self.session.shared.tail.store(self.intake.tail(), Ordering::Release);
         }
         let mut left = budget;
         let mut now = None;
@@ -445,7 +450,8 @@ impl Journal {
         }
         self.intake.tail() - self.segment_start >= self.session.limits.segment_bytes
             || shared.needs_keyframe.load(Ordering::Acquire)
-            || shared.index_bytes.load(Ordering::Relaxed) >= INDEX_ROLL
+            || (shared.index_bytes.load(Ordering::Relaxed) >= INDEX_ROLL
+                && self.intake.tail() > self.segment_start)
     }
 
     /// A new segment starts at the current sequence number with this screen.
@@ -462,7 +468,7 @@ impl Journal {
         self.put_overflow();
         let (at, ord) = (self.intake.tail(), self.next_ord);
         self.segment_start = at;
-        self.request_roll(Roll { at, ord, keyframe, size });
+        self.request_roll(Roll { at, ord, time_ns: unix_ns(), keyframe, size });
     }
 
     fn request_roll(&mut self, roll: Roll) {
@@ -542,6 +548,9 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
+        if self.dies {
+            return;
+        }
         self.put_overflow();
         self.session.closing.store(true, Ordering::Release);
         self.spiller.schedule(&self.session, true);

@@ -20,7 +20,7 @@ use super::error::JournalError;
 use super::limits::FLUSH_DEADLINE;
 use super::note::{Note, decode_size, kind};
 use super::record::Records;
-use super::segment::{self, SEG, SEQ_MAX, Segment};
+use super::segment::{self, Key, SEG, SEQ_MAX, Segment};
 use super::shared::{Session, Shared};
 use super::spill::Spiller;
 use crate::id::Seq;
@@ -28,7 +28,8 @@ use crate::id::Seq;
 /// Bytes handed to the sink at once.
 const CHUNK: usize = 64 * 1024;
 
-/// One thing that happened. Times are nanoseconds since the Unix epoch.
+/// One thing that happened. Times are nanoseconds since the Unix epoch and
+/// never run backwards within a replay, even if the clock was set back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// The screen at `seq`. Comes first (unless the start was a sequence number
@@ -152,11 +153,12 @@ impl JournalReader {
             let reached = self.shared.readable.load(Ordering::Acquire) >= to.0;
             return if reached { Flushed::Done } else { Flushed::NotYet };
         };
-        let to = to.0.min(self.shared.tail.load(Ordering::Acquire));
+        let mut goal = session.goal();
+        goal.seq = goal.seq.min(to.0);
         let wait = async {
             loop {
                 let progress = self.shared.progress.notified();
-                if session.is_flushed(to) {
+                if session.is_flushed(goal) {
                     return Flushed::Done;
                 }
                 if self.shared.paused.load(Ordering::Acquire) {
@@ -184,7 +186,7 @@ impl JournalReader {
             Err(source) => return Err(JournalError::ReadDir { dir: dir.clone(), source }),
         };
         let segments: Vec<Segment> = segments.into_iter().filter(|s| s.start <= end).collect();
-        let mut replay = Replay { dir, sink, at: end, stopped: false, after_gap: false };
+        let mut replay = Replay { dir, sink, at: end, stopped: false, after_gap: false, now: 0 };
         replay.run(&segments, from, end);
         Ok(Seq(replay.at))
     }
@@ -197,12 +199,15 @@ struct Replay<'a> {
     stopped: bool,
     /// Bytes are missing before `at`, so the next keyframe is needed.
     after_gap: bool,
+    /// The latest time given out.
+    now: u64,
 }
 
 /// A note or a time, with its place.
 struct Event {
     seq: u64,
     time_ns: u64,
+    ord: u64,
     /// `None`: a time record.
     what: Option<What>,
 }
@@ -222,9 +227,8 @@ impl Replay<'_> {
             return;
         };
         let before = |seq: u64| segments.iter().rposition(|s| s.start <= seq).unwrap_or(0);
-        let with_key = |last: usize| {
-            (0..=last).rev().find(|i| self.key(segments[*i].start).is_some()).unwrap_or(0)
-        };
+        let with_key =
+            |last: usize| (0..=last).rev().find(|i| self.has_key(segments[*i].start)).unwrap_or(0);
         let first = match from {
             ReplayFrom::Oldest => 0,
             ReplayFrom::LastKeyframe => with_key(segments.len() - 1),
@@ -259,12 +263,9 @@ impl Replay<'_> {
         }
     }
 
-    fn key(&self, start: u64) -> Option<(Size, Vec<u8>)> {
-        let mut file = segment::read_key(self.dir, start).ok()?;
-        let (size, bytes) = segment::decode_key(&file, start)?;
-        let header = file.len() - bytes.len();
-        file.drain(..header);
-        Some((size, file))
+    fn has_key(&self, start: u64) -> bool {
+        let file = segment::read_key(self.dir, start).unwrap_or_default();
+        segment::decode_key(&file, start).is_some()
     }
 
     fn segment(&mut self, start: u64, to: u64) {
@@ -272,43 +273,51 @@ impl Replay<'_> {
             return;
         }
         let index = segment::read_index(self.dir, start).unwrap_or_default();
-        let (mut time_ns, events) = events_of(&index, start);
+        let (began, events) = events_of(&index, start);
+        self.now = self.now.max(began);
         let gaps = gaps_of(&index);
         let file = segment::open_read(&segment::path(self.dir, start, SEG)).ok();
+        let mut in_key = 0;
         if self.at == start && self.after_gap {
-            self.keyframe(start, time_ns, &index);
+            in_key = self.keyframe(start, &index);
         }
         let from = self.at;
-        for event in events {
-            let at = event.seq.min(to);
+        // Notes reach the index before the bytes around them: those beyond
+        // what is readable belong to a later replay.
+        for event in events.iter().take_while(|event| event.seq <= to) {
             if event.seq >= from {
-                self.output(start, at, time_ns, file.as_ref(), &gaps);
+                self.output(start, event.seq, file.as_ref(), &gaps);
             }
-            time_ns = event.time_ns;
-            if event.seq < from || self.stopped {
-                continue;
-            }
-            if let Some(what) = &event.what {
-                self.note(what, at, time_ns);
+            self.now = self.now.max(event.time_ns);
+            if event.seq >= from
+                && event.ord >= in_key
+                && let Some(what) = &event.what
+            {
+                self.note(what, event.seq);
             }
         }
-        self.output(start, to, time_ns, file.as_ref(), &gaps);
+        self.output(start, to, file.as_ref(), &gaps);
     }
 
     /// A key that is missing leaves a blank screen of the size in the index.
-    fn keyframe(&mut self, start: u64, time_ns: u64, index: &[u8]) {
-        let key = self.key(start).or_else(|| {
+    /// Says which notes are in the screen already.
+    fn keyframe(&mut self, start: u64, index: &[u8]) -> u64 {
+        let file = segment::read_key(self.dir, start).unwrap_or_default();
+        let blank = || {
             let size = Records::new(index).find(|r| r.kind == kind::START)?;
-            Some((decode_size(size.payload)?, Vec::new()))
-        });
-        if let Some((size, bytes)) = key {
-            self.after_gap = false;
-            self.emit(Item::Keyframe { seq: Seq(start), time_ns, size, bytes: &bytes });
-        }
+            Some(Key { size: decode_size(size.payload)?, ord: 0, bytes: &[] })
+        };
+        let Some(Key { size, ord, bytes }) = segment::decode_key(&file, start).or_else(blank)
+        else {
+            return 0;
+        };
+        self.after_gap = false;
+        self.emit(Item::Keyframe { seq: Seq(start), time_ns: self.now, size, bytes });
+        ord
     }
 
-    fn note(&mut self, what: &What, at: u64, time_ns: u64) {
-        let seq = Seq(at);
+    fn note(&mut self, what: &What, at: u64) {
+        let (seq, time_ns) = (Seq(at), self.now);
         self.emit(match what {
             What::NotesLost(count) => Item::NotesLost { seq, time_ns, count: *count },
             What::Note(Note::Resize(size)) => Item::Resize { seq, time_ns, size: *size },
@@ -322,25 +331,18 @@ impl Replay<'_> {
     }
 
     /// Bytes `[at, to)` of the segment, with its gaps.
-    fn output(
-        &mut self,
-        start: u64,
-        to: u64,
-        time_ns: u64,
-        file: Option<&File>,
-        gaps: &[(u64, u64)],
-    ) {
+    fn output(&mut self, start: u64, to: u64, file: Option<&File>, gaps: &[(u64, u64)]) {
         for &(gap_from, gap_to) in gaps {
             if gap_to <= self.at || gap_from >= to {
                 continue;
             }
-            self.bytes(start, gap_from.clamp(self.at, to), time_ns, file);
+            self.bytes(start, gap_from.clamp(self.at, to), file);
             self.gap(gap_to.min(to));
         }
-        self.bytes(start, to, time_ns, file);
+        self.bytes(start, to, file);
     }
 
-    fn bytes(&mut self, start: u64, to: u64, time_ns: u64, file: Option<&File>) {
+    fn bytes(&mut self, start: u64, to: u64, file: Option<&File>) {
         let mut chunk = Vec::new();
         while self.at < to && !self.stopped {
             let want = (to - self.at).min(CHUNK as u64) as usize;
@@ -351,7 +353,7 @@ impl Replay<'_> {
                 // The file ends early, or cannot be read: say so, go on.
                 Ok(0) | Err(_) => return self.gap(to),
                 Ok(n) => {
-                    let seq = Seq(self.at);
+                    let (seq, time_ns) = (Seq(self.at), self.now);
                     self.at += n as u64;
                     self.emit(Item::Output { seq, time_ns, bytes: &chunk[..n] });
                 }
@@ -380,11 +382,13 @@ fn events_of(index: &[u8], start: u64) -> (u64, Vec<Event>) {
                 None => continue,
             },
         };
-        events.push(Event { seq: record.seq.max(start), time_ns: record.time_ns, what });
+        let (seq, time_ns, ord) = (record.seq.max(start), record.time_ns, record.ord);
+        events.push(Event { seq, time_ns, ord, what });
     }
     // Written in order; a damaged or foreign index must not break the order.
     events.sort_by_key(|event| event.seq);
-    (began, events)
+    // The first bytes may be older than the file that was begun for them.
+    (events.first().map_or(began, |first| began.min(first.time_ns)), events)
 }
 
 /// The gaps an index records, ordered and merged.

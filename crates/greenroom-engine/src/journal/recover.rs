@@ -74,12 +74,14 @@ pub(super) fn recover(
     let mut found = Recovered::default();
     let intake = recover_ring(dir, fds, size, &listing, &mut found)?;
     let ring = intake.ring();
-    let (tail, spilled) = (intake.tail(), ring.load(Word::Spilled));
+    let tail = intake.tail();
+    finish_orphaned_roll(dir, &ring, tail, &listing, &mut found);
+    let spilled = ring.load(Word::Spilled);
     found.tail = Seq(tail);
     found.unspilled = tail - spilled;
 
     let mut files = Files::new();
-    let keyed = recover_files(dir, listing, (spilled, tail), &mut files, &mut found);
+    let keyed = recover_files(dir, listing, spilled, &mut files, &mut found);
     let oldest = files.segments.front().map_or(spilled, |segment| segment.start);
     let newest = files.segments.back().map_or(spilled, |segment| segment.start);
     let next_ord = recover_notes(&ring, files.next_ord, &mut found);
@@ -95,7 +97,8 @@ pub(super) fn recover(
     if blank {
         // Nothing to go on with: a segment that keeps what the ring has.
         let size = ring_size(&ring).unwrap_or(size);
-        journal.request_roll(Roll { at: spilled, ord: 0, keyframe: Vec::new(), size });
+        let time_ns = super::unix_ns();
+        journal.request_roll(Roll { at: spilled, ord: 0, time_ns, keyframe: Vec::new(), size });
     }
     journal.ask_for_spill();
     Ok((journal, found))
@@ -196,11 +199,33 @@ fn scan(ring: &Ring, tail: u64) -> Option<u64> {
     Some(tail + len as u64)
 }
 
+/// A roll after the files were removed begins a segment first and moves
+/// `Spilled` to it then, since there was no file for the bytes before it.
+fn finish_orphaned_roll(
+    dir: &Path,
+    ring: &Ring,
+    tail: u64,
+    listing: &Listing,
+    found: &mut Recovered,
+) {
+    let Some(newest) = listing.segments.last() else { return };
+    let spilled = ring.load(Word::Spilled);
+    let key = segment::read_key(dir, newest.start).unwrap_or_default();
+    let begun = listing.segments.len() == 1 && newest.len == 0;
+    if begun
+        && (spilled + 1..=tail).contains(&newest.start)
+        && segment::decode_key(&key, newest.start).is_some()
+    {
+        found.lost.push(Lost::Bytes { from: Seq(spilled), to: Seq(newest.start) });
+        ring.store(Word::Spilled, newest.start);
+    }
+}
+
 /// Opens the newest segment for writing; says whether its key is sound.
 fn recover_files(
     dir: &Path,
     mut listing: Listing,
-    (spilled, tail): (u64, u64),
+    spilled: u64,
     files: &mut Files,
     found: &mut Recovered,
 ) -> bool {
@@ -214,7 +239,7 @@ fn recover_files(
     }
     // A segment begins only where everything before it is spilled.
     listing.segments.retain(|segment| {
-        let ours = segment.start <= spilled && segment.start <= tail;
+        let ours = segment.start <= spilled;
         if !ours {
             segment::set_aside(dir, segment.start);
             found.lost.push(Lost::SetAside { start: Seq(segment.start) });

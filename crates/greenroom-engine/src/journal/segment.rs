@@ -23,6 +23,8 @@ use super::note::FORMAT;
 pub(super) const SEG: &str = "seg";
 pub(super) const IDX: &str = "idx";
 pub(super) const KEY: &str = "key";
+/// A key on its way to replace another.
+pub(super) const NEW_KEY: &str = "key.new";
 /// Suffix of files that are not ours to trust and not ours to delete.
 const ASIDE: &str = "set-aside";
 
@@ -68,16 +70,28 @@ pub(super) fn read_index(dir: &Path, start: u64) -> io::Result<Vec<u8>> {
 }
 
 const KEY_MAGIC: [u8; 4] = *b"gkey";
-const KEY_HEADER: usize = 28;
+const KEY_HEADER: usize = 36;
 
-/// magic, format u16, cols u16, rows u16, 0 u16, seq u64, len u32, crc u32, bytes.
-pub(super) fn encode_key(seq: u64, size: Size, bytes: &[u8]) -> Vec<u8> {
+/// A screen to start from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key<'a> {
+    pub size: Size,
+    /// Notes below this ordinal are in the screen already.
+    pub ord: u64,
+    pub bytes: &'a [u8],
+}
+
+/// magic, format u16, cols u16, rows u16, 0 u16, seq u64, ord u64, len u32,
+/// crc u32, bytes.
+pub(super) fn encode_key(seq: u64, key: Key<'_>) -> Vec<u8> {
+    let Key { size, ord, bytes } = key;
     let mut out = Vec::with_capacity(KEY_HEADER + bytes.len());
     out.extend_from_slice(&KEY_MAGIC);
     for half in [FORMAT, size.cols(), size.rows(), 0] {
         out.extend_from_slice(&half.to_le_bytes());
     }
     out.extend_from_slice(&seq.to_le_bytes());
+    out.extend_from_slice(&ord.to_le_bytes());
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     let crc = key_crc(&out, bytes);
     out.extend_from_slice(&crc.to_le_bytes());
@@ -92,20 +106,21 @@ fn key_crc(header: &[u8], bytes: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// Size and screen of a key file, if every byte of it is as written.
-pub(super) fn decode_key(file: &[u8], seq: u64) -> Option<(Size, &[u8])> {
+/// The screen in a key file, if every byte of it is as written.
+pub(super) fn decode_key(file: &[u8], seq: u64) -> Option<Key<'_>> {
     let (header, bytes) = file.split_at_checked(KEY_HEADER)?;
     let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
     let word = |at: usize| header[at..at + 4].try_into().ok().map(u32::from_le_bytes);
     let sound = header[..4] == KEY_MAGIC
         && half(4) == FORMAT
         && header[12..20] == seq.to_le_bytes()
-        && word(20)? as usize == bytes.len()
-        && word(24)? == key_crc(&header[..24], bytes);
+        && word(28)? as usize == bytes.len()
+        && word(32)? == key_crc(&header[..32], bytes);
     if !sound {
         return None;
     }
-    Some((Size::new(half(6), half(8))?, bytes))
+    let ord = u64::from_le_bytes(header[20..28].try_into().ok()?);
+    Some(Key { size: Size::new(half(6), half(8))?, ord, bytes })
 }
 
 pub(super) fn read_key(dir: &Path, start: u64) -> io::Result<Vec<u8>> {
@@ -160,6 +175,9 @@ pub(super) fn list(dir: &Path) -> io::Result<Listing> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.ends_with(NEW_KEY)) {
+            continue; // a kill left it; the next one is written over it
+        }
         let ours = name.to_str().and_then(parse_name).filter(|(start, _)| *start < SEQ_MAX);
         let found = ours.and_then(|ours| Some((ours, plain_bytes(&entry.path())?)));
         let room = starts.len() < SEGMENTS_MAX;
@@ -190,7 +208,7 @@ pub(super) fn list(dir: &Path) -> io::Result<Listing> {
 
 /// Removes a segment; the `.seg` first, so that a kill leaves only debris.
 pub(super) fn remove(dir: &Path, start: u64) {
-    for ext in [SEG, KEY, IDX] {
+    for ext in [SEG, KEY, IDX, NEW_KEY] {
         let path = path(dir, start, ext);
         match std::fs::remove_file(&path) {
             Ok(()) => {}
@@ -225,13 +243,13 @@ mod tests {
     #[test]
     fn key_files_read_back_and_no_bit_may_change() {
         let size = Size::new(80, 24).unwrap();
-        let file = encode_key(77, size, b"\x1b[2Jhello");
-        assert_eq!(decode_key(&file, 77), Some((size, &b"\x1b[2Jhello"[..])));
+        let key = Key { size, ord: 3, bytes: b"\x1b[2Jhello" };
+        let file = encode_key(77, key);
+        assert_eq!(decode_key(&file, 77), Some(key));
         assert_eq!(decode_key(&file, 78), None);
         for at in 0..file.len() {
             let mut bad = file.clone();
             bad[at] ^= 1;
-            // Bytes 10 and 11 are padding, covered by the crc too.
             assert_eq!(decode_key(&bad, 77), None, "flipped {at}");
             assert_eq!(decode_key(&file[..at], 77), None, "cut at {at}");
         }

@@ -123,6 +123,7 @@ pub(super) struct Roll {
     pub at: u64,
     /// Notes below this ordinal belong to the segment before.
     pub ord: u64,
+    pub time_ns: u64,
     pub keyframe: Vec<u8>,
     pub size: Size,
 }

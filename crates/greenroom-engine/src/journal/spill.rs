@@ -21,7 +21,7 @@ use super::files::Turn;
 use super::intake::{Mode, probe_splice};
 use super::limits::{Budget, CLOSE_PATIENCE, LAZY_SPILL, RETRY};
 use super::ring::Word;
-use super::shared::{Session, lock};
+use super::shared::{PauseReason, Session, lock};
 
 const LAZY: u8 = 1;
 const URGENT: u8 = 2;
@@ -32,9 +32,11 @@ pub enum DiskOp {
     WriteData,
     WriteIndex,
     BeginSegment,
+    /// Between two steps: a place to die at. The answer does not matter.
+    Step,
 }
 
-type FaultHook = Arc<dyn Fn(DiskOp) -> io::Result<()> + Send + Sync>;
+pub(super) type FaultHook = Arc<dyn Fn(DiskOp) -> io::Result<()> + Send + Sync>;
 
 /// How to run the helper. The default is right except in tests.
 #[derive(Clone, Default)]
@@ -48,11 +50,15 @@ pub struct SpillerOptions {
 }
 
 /// The disk as the helper sees it.
-pub(super) struct Disk(Option<FaultHook>);
+pub(super) struct Disk(pub Option<FaultHook>);
 
 impl Disk {
     pub fn check(&self, op: DiskOp) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), |hook| hook(op))
+    }
+
+    pub fn step(&self) {
+        let _ = self.check(DiskOp::Step);
     }
 }
 
@@ -66,7 +72,6 @@ struct Queue {
     closing_since: HashMap<u64, Instant>,
     /// Directories of ended sessions to count in, or (false) to forget.
     ended: VecDeque<(PathBuf, Option<SystemTime>)>,
-    turns: u64,
     stop: bool,
 }
 
@@ -120,6 +125,19 @@ impl Spiller {
         Ok(Spiller { owner: Arc::new(Owner(inner)) })
     }
 
+    /// A helper without a thread: nothing happens but what the test does.
+    #[cfg(test)]
+    pub(super) fn by_hand(no_splice: bool) -> Spiller {
+        let inner = Inner {
+            queue: Mutex::new(Queue::default()),
+            wake: Condvar::new(),
+            turned: Condvar::new(),
+            next_id: AtomicU64::new(1),
+            no_splice,
+        };
+        Spiller { owner: Arc::new(Owner(Arc::new(inner))) }
+    }
+
     fn inner(&self) -> &Inner {
         &self.owner.0
     }
@@ -168,17 +186,17 @@ impl Spiller {
     pub fn flush_all(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let inner = self.inner();
-        let wanted: Vec<(Arc<Session>, u64)> = lock(&inner.queue)
+        let wanted: Vec<(Arc<Session>, Goal)> = lock(&inner.queue)
             .sessions
             .values()
-            .map(|s| (Arc::clone(s), s.shared.tail.load(Ordering::Acquire)))
+            .map(|session| (Arc::clone(session), session.goal()))
             .collect();
         for (session, _) in &wanted {
             self.schedule(session, true);
         }
         let mut queue = lock(&inner.queue);
         loop {
-            if wanted.iter().all(|(session, tail)| session.is_flushed(*tail)) {
+            if wanted.iter().all(|(session, goal)| session.is_flushed(*goal)) {
                 return true;
             }
             let now = Instant::now();
@@ -193,11 +211,23 @@ impl Spiller {
     }
 }
 
+/// How far a flush must come: bytes, and the offset of the last note.
+#[derive(Clone, Copy)]
+pub(super) struct Goal {
+    pub seq: u64,
+    notes: u64,
+}
+
 impl Session {
-    /// Bytes below `to` and the notes up to now are in files.
-    pub(super) fn is_flushed(&self, to: u64) -> bool {
-        self.shared.readable.load(Ordering::Acquire) >= to
-            && self.ring.load(Word::NoteTail) == self.ring.load(Word::NoteHead)
+    /// Everything there is now.
+    pub(super) fn goal(&self) -> Goal {
+        let seq = self.shared.tail.load(Ordering::Acquire);
+        Goal { seq, notes: self.ring.load(Word::NoteHead) }
+    }
+
+    pub(super) fn is_flushed(&self, goal: Goal) -> bool {
+        self.shared.readable.load(Ordering::Acquire) >= goal.seq
+            && self.ring.load(Word::NoteTail) >= goal.notes
     }
 }
 
@@ -279,10 +309,14 @@ impl Worker {
         session.queued.store(0, Ordering::Relaxed);
         // See `Spiller::schedule`.
         fence(Ordering::SeqCst);
-        let outcome = lock(&session.files).turn(session, &self.disk);
+        let outcome = guarded_turn(session, &self.disk);
         match outcome {
             Ok(turn) => {
-                session.shared.set_paused(None);
+                if session.shared.paused.load(Ordering::Acquire) {
+                    session.shared.set_paused(None);
+                    // What a pump published meanwhile it left to us.
+                    self.inner.enqueue(session, LAZY);
+                }
                 if turn == Turn::Rolled {
                     self.evict();
                 }
@@ -296,7 +330,8 @@ impl Worker {
             }
         }
         self.close_if_done(session, outcome == Ok(Turn::Done));
-        lock(&self.inner.queue).turns += 1;
+        // Under the lock, or `flush_all` could look before and wait after.
+        drop(lock(&self.inner.queue));
         self.inner.turned.notify_all();
         session.shared.progress.notify_waiters();
     }
@@ -312,7 +347,7 @@ impl Worker {
         }
         let mut queue = lock(&self.inner.queue);
         let since = *queue.closing_since.entry(session.id).or_insert_with(Instant::now);
-        let flushed = done && session.is_flushed(session.shared.tail.load(Ordering::Acquire));
+        let flushed = done && session.is_flushed(session.goal());
         if !flushed && since.elapsed() < CLOSE_PATIENCE {
             return;
         }
@@ -327,6 +362,15 @@ impl Worker {
             self.evictor.adopt(session.shared.dir.clone(), SystemTime::now());
         }
     }
+}
+
+/// A panic over one session's files must not end the recording of all.
+fn guarded_turn(session: &Session, disk: &Disk) -> Result<Turn, PauseReason> {
+    let turn = || lock(&session.files).turn(session, disk);
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(turn)).unwrap_or_else(|_| {
+        tracing::error!(dir = %session.shared.dir.display(), "the journal thread met a bug");
+        Err(PauseReason::Io { errno: 0 })
+    })
 }
 
 impl Queue {
