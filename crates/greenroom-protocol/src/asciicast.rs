@@ -1,1 +1,551 @@
 //! Recordings as asciicast files: version 3 out, versions 2 and 3 in, line by line.
+//!
+//! In: events with absolute times. Out: lines with the times since the event before. Times are
+//! whole microseconds inside, so that a long recording does not drift. Output may be cut anywhere,
+//! also within a character: the writer keeps the cut bytes back for the next event.
+//! Absent on purpose: files, clocks, playing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::api::screen::Size;
+
+/// Longest line to accept: far beyond what recorders write.
+pub const LINE_CAP: usize = 16 * 1024 * 1024;
+
+/// What a recording says about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Header {
+    /// Of the terminal at the start.
+    pub size: Size,
+    /// Start, in seconds since 1970.
+    pub timestamp: Option<u64>,
+    /// What was recorded.
+    pub command: Option<String>,
+    /// A title.
+    pub title: Option<String>,
+    /// The terminal type, such as `xterm-256color`.
+    pub term: Option<String>,
+    /// Pauses are shortened to this when played.
+    pub idle_time_limit: Option<f64>,
+    /// Environment worth keeping.
+    pub env: BTreeMap<String, String>,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// `o`: the program wrote.
+    Output(String),
+    /// `i`: the user typed.
+    Input(String),
+    /// `r`: another size.
+    Resize(Size),
+    /// `m`: a label.
+    Marker(String),
+    /// `x`: the program ended with this status.
+    Exit(i32),
+    /// Another code: ignore it.
+    Other {
+        /// The code.
+        code: String,
+        /// Its data.
+        data: String,
+    },
+}
+
+/// A line, read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line {
+    /// The first line.
+    Header(Header),
+    /// A line after it, with its time since the start.
+    Event(Duration, Event),
+}
+
+/// What is wrong with a recording.
+#[derive(Debug, thiserror::Error)]
+pub enum CastError {
+    /// The first line is no header.
+    #[error("line {line}: not an asciicast header: {source}")]
+    Header {
+        /// From 1.
+        line: u64,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// A version we do not read.
+    #[error("line {line}: asciicast version {version} is not supported (2 and 3 are)")]
+    Version {
+        /// From 1.
+        line: u64,
+        /// As it says.
+        version: u64,
+    },
+    /// A line is no event.
+    #[error("line {line}: not an asciicast event: {source}")]
+    Event {
+        /// From 1.
+        line: u64,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// The time is negative or beyond all reason.
+    #[error("line {line}: not a time: {seconds}")]
+    Time {
+        /// From 1.
+        line: u64,
+        /// As it says.
+        seconds: f64,
+    },
+    /// The data do not fit the code.
+    #[error("line {line}: bad data of event {code}: {data}")]
+    Data {
+        /// From 1.
+        line: u64,
+        /// The code.
+        code: String,
+        /// Its data.
+        data: String,
+    },
+    /// Over the cap.
+    #[error("line {line}: longer than {LINE_CAP} bytes")]
+    Long {
+        /// From 1.
+        line: u64,
+    },
+}
+
+/// Writes version 3.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Writer {
+    last_us: u64,
+    /// The start of a character whose rest has not come yet.
+    cut: Vec<u8>,
+}
+
+#[derive(Serialize)]
+struct HeaderV3<'a> {
+    version: u8,
+    term: TermOut<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timestamp: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle_time_limit: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    env: &'a BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct TermOut<'a> {
+    cols: u16,
+    rows: u16,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+}
+
+impl Writer {
+    /// At the start of a recording.
+    pub fn new() -> Writer {
+        Writer::default()
+    }
+
+    /// In the middle of one, after an event at `last` with nothing kept back.
+    pub fn resume(last: Duration) -> Writer {
+        Writer { last_us: micros(last), cut: Vec::new() }
+    }
+
+    /// The time of the last line written.
+    pub fn last(&self) -> Duration {
+        Duration::from_micros(self.last_us)
+    }
+
+    /// How many bytes of output are kept back; at most 3.
+    pub fn kept_back(&self) -> usize {
+        self.cut.len()
+    }
+
+    /// The first line, with its newline.
+    pub fn header(&self, header: &Header) -> String {
+        let out = HeaderV3 {
+            version: 3,
+            term: TermOut {
+                cols: header.size.cols,
+                rows: header.size.rows,
+                kind: header.term.as_deref(),
+            },
+            timestamp: header.timestamp,
+            idle_time_limit: header.idle_time_limit.filter(|limit| limit.is_finite()),
+            command: header.command.as_deref(),
+            title: header.title.as_deref(),
+            env: &header.env,
+        };
+        let mut line =
+            serde_json::to_string(&out).expect("string keys and finite numbers are JSON");
+        line.push('\n');
+        line
+    }
+
+    /// Appends the line of some output, if there is a whole character in it. Invalid bytes become
+    /// U+FFFD.
+    pub fn output(&mut self, at: Duration, bytes: &[u8], out: &mut String) {
+        let joined;
+        let bytes = if self.cut.is_empty() {
+            bytes
+        } else {
+            joined = [&self.cut, bytes].concat();
+            &joined
+        };
+        let whole = bytes.len() - cut_at_end(bytes);
+        let text = String::from_utf8_lossy(&bytes[..whole]).into_owned();
+        self.cut = bytes[whole..].to_vec();
+        if !text.is_empty() {
+            self.line(at, "o", &text, out);
+        }
+    }
+
+    /// Appends the line of any event. Output that was kept back and will not be completed comes
+    /// before an exit.
+    pub fn event(&mut self, at: Duration, event: &Event, out: &mut String) {
+        match event {
+            Event::Output(text) => self.output(at, text.as_bytes(), out),
+            Event::Input(text) => self.line(at, "i", text, out),
+            Event::Resize(size) => self.line(at, "r", &size.to_string(), out),
+            Event::Marker(label) => self.line(at, "m", label, out),
+            Event::Exit(status) => {
+                self.finish(at, out);
+                self.line(at, "x", &status.to_string(), out);
+            }
+            Event::Other { code, data } => self.line(at, code, data, out),
+        }
+    }
+
+    /// Appends what was kept back, as U+FFFD.
+    pub fn finish(&mut self, at: Duration, out: &mut String) {
+        let cut = std::mem::take(&mut self.cut);
+        if !cut.is_empty() {
+            self.line(at, "o", &String::from_utf8_lossy(&cut), out);
+        }
+    }
+
+    fn line(&mut self, at: Duration, code: &str, data: &str, out: &mut String) {
+        // A clock that went back must not make a negative interval.
+        let at = micros(at).max(self.last_us);
+        let interval = at - self.last_us;
+        self.last_us = at;
+        let text = |value: &str| serde_json::to_string(value).expect("a string is JSON");
+        let (seconds, micros) = (interval / 1_000_000, interval % 1_000_000);
+        out.push_str(&format!("[{seconds}.{micros:06}, {}, {}]\n", text(code), text(data)));
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// How many bytes at the end are the start of a character that may still be completed.
+fn cut_at_end(bytes: &[u8]) -> usize {
+    for back in 1..=bytes.len().min(3) {
+        let tail = &bytes[bytes.len() - back..];
+        if tail[0] & 0b1100_0000 == 0b1000_0000 {
+            continue;
+        }
+        // A leading byte: incomplete if the decoder says that only the end is missing.
+        let cut = std::str::from_utf8(tail).is_err_and(|error| error.error_len().is_none());
+        return if cut { back } else { 0 };
+    }
+    0
+}
+
+/// Reads versions 2 and 3, line by line.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    line: u64,
+    version: Option<u64>,
+    at: Duration,
+}
+
+#[derive(Deserialize)]
+struct HeaderIn {
+    version: u64,
+    #[serde(default)]
+    width: Option<u16>,
+    #[serde(default)]
+    height: Option<u16>,
+    #[serde(default)]
+    term: Option<TermIn>,
+    #[serde(default)]
+    timestamp: Option<f64>,
+    #[serde(default)]
+    idle_time_limit: Option<f64>,
+    #[serde(default)]
+    command: Option<String>,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    env: Option<BTreeMap<String, Value>>,
+}
+
+#[derive(Deserialize)]
+struct TermIn {
+    cols: u16,
+    rows: u16,
+    #[serde(rename = "type", default)]
+    kind: Option<String>,
+}
+
+impl Reader {
+    /// Before the first line.
+    pub fn new() -> Reader {
+        Reader::default()
+    }
+
+    /// Reads one line; `None` for blanks and comments.
+    pub fn line(&mut self, text: &str) -> Result<Option<Line>, CastError> {
+        self.line += 1;
+        if text.len() > LINE_CAP {
+            return Err(CastError::Long { line: self.line });
+        }
+        let text = text.trim();
+        // Comments exist in version 3 only; before the header nobody knows yet.
+        if text.is_empty() || (text.starts_with('#') && self.version != Some(2)) {
+            return Ok(None);
+        }
+        match self.version {
+            None => self.header(text).map(|header| Some(Line::Header(header))),
+            Some(version) => {
+                self.event(text, version).map(|(at, event)| Some(Line::Event(at, event)))
+            }
+        }
+    }
+
+    fn header(&mut self, text: &str) -> Result<Header, CastError> {
+        let line = self.line;
+        let header: HeaderIn =
+            serde_json::from_str(text).map_err(|source| CastError::Header { line, source })?;
+        let missing =
+            |what| CastError::Header { line, source: serde::de::Error::missing_field(what) };
+        let (size, term) = match (header.version, header.term) {
+            (2, _) => {
+                let cols = header.width.ok_or_else(|| missing("width"))?;
+                (Size::new(cols, header.height.ok_or_else(|| missing("height"))?), None)
+            }
+            (3, Some(term)) => (Size::new(term.cols, term.rows), term.kind),
+            (3, None) => return Err(missing("term")),
+            (version, _) => return Err(CastError::Version { line, version }),
+        };
+        self.version = Some(header.version);
+        let env: BTreeMap<String, String> = header
+            .env
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())))
+            .collect();
+        Ok(Header {
+            size,
+            // Whole seconds in the specification; some recorders write fractions.
+            timestamp: header.timestamp.filter(|time| *time >= 0.0).map(|time| time as u64),
+            command: header.command,
+            title: header.title,
+            term: term.or_else(|| env.get("TERM").cloned()),
+            idle_time_limit: header.idle_time_limit,
+            env,
+        })
+    }
+
+    fn event(&mut self, text: &str, version: u64) -> Result<(Duration, Event), CastError> {
+        let line = self.line;
+        let (seconds, code, data): (f64, String, Value) =
+            serde_json::from_str(text).map_err(|source| CastError::Event { line, source })?;
+        // Rounded: 0.1 as a float is a little more than a tenth.
+        let time = Duration::try_from_secs_f64((seconds * 1e6).round() / 1e6)
+            .map_err(|_| CastError::Time { line, seconds })?;
+        let time = Duration::from_micros(micros(time + Duration::from_nanos(500)));
+        self.at = match version {
+            2 => time.max(self.at),
+            _ => self.at.checked_add(time).ok_or(CastError::Time { line, seconds })?,
+        };
+        let data = match data {
+            Value::String(data) => data,
+            other => other.to_string(),
+        };
+        let bad = |data: &str| CastError::Data { line, code: code.clone(), data: data.to_owned() };
+        let event = match code.as_str() {
+            "o" => Event::Output(data),
+            "i" => Event::Input(data),
+            "r" => Event::Resize(Size::parse(&data).ok_or_else(|| bad(&data))?),
+            "m" => Event::Marker(data),
+            "x" => Event::Exit(data.trim().parse().map_err(|_| bad(&data))?),
+            _ => Event::Other { code, data },
+        };
+        Ok((self.at, event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Vec<Line> {
+        let mut reader = Reader::new();
+        text.lines().filter_map(|line| reader.line(line).unwrap()).collect()
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn version_3_as_its_specification_shows() {
+        let text = r##"{"version": 3, "term": {"cols": 80, "rows": 24, "type": "xterm-256color"}, "timestamp": 1504467315, "command": "/bin/bash", "title": "Demo", "env": {"SHELL": "/bin/zsh"}}
+# a comment
+[0.248848, "o", "\u001b[1;31mHello"]
+[1.001376, "m", "there"]
+
+[0.143733, "r", "90x30"]
+[1.500000, "x", "0"]
+"##;
+        let lines = read(text);
+        let Line::Header(header) = &lines[0] else { panic!("{lines:?}") };
+        assert_eq!((header.size, header.timestamp), (Size::new(80, 24), Some(1_504_467_315)));
+        assert_eq!(header.term.as_deref(), Some("xterm-256color"));
+        assert_eq!(
+            lines[1],
+            Line::Event(Duration::from_micros(248_848), Event::Output("\u{1b}[1;31mHello".into()))
+        );
+        assert_eq!(
+            lines[2],
+            Line::Event(Duration::from_micros(1_250_224), Event::Marker("there".into()))
+        );
+        assert_eq!(
+            lines[3],
+            Line::Event(Duration::from_micros(1_393_957), Event::Resize(Size::new(90, 30)))
+        );
+        assert_eq!(lines[4], Line::Event(Duration::from_micros(2_893_957), Event::Exit(0)));
+    }
+
+    #[test]
+    fn version_2_has_absolute_times() {
+        let text = r#"{"version": 2, "width": 80, "height": 24, "timestamp": 1504467315.5, "env": {"TERM": "xterm", "N": 1}}
+[0.1, "o", "a"]
+[0.2, "i", "b"]
+[0.15, "z", "late"]"#;
+        let lines = read(text);
+        assert_eq!(lines[1], Line::Event(ms(100), Event::Output("a".into())));
+        assert_eq!(lines[2], Line::Event(ms(200), Event::Input("b".into())));
+        assert_eq!(
+            lines[3],
+            Line::Event(ms(200), Event::Other { code: "z".into(), data: "late".into() })
+        );
+        let Line::Header(header) = &lines[0] else { panic!("{lines:?}") };
+        assert_eq!(header.term.as_deref(), Some("xterm"));
+    }
+
+    #[test]
+    fn errors_name_their_line() {
+        let check = |text: &str, expected: &str| {
+            let mut reader = Reader::new();
+            let error = text.lines().find_map(|line| reader.line(line).err()).unwrap().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        };
+        check("nonsense", "line 1: not an asciicast header");
+        check(r#"{"version": 1, "width": 1, "height": 1}"#, "line 1: asciicast version 1");
+        check(
+            r#"{"version": 2, "width": 1}"#,
+            "line 1: not an asciicast header: missing field `height`",
+        );
+        let v3 = r#"{"version": 3, "term": {"cols": 1, "rows": 1}}"#;
+        check(&format!("{v3}\n[1]"), "line 2: not an asciicast event");
+        check(&format!("{v3}\n\n[-1, \"o\", \"\"]"), "line 3: not a time");
+        check(&format!("{v3}\n[1e300, \"o\", \"\"]"), "line 2: not a time");
+        check(&format!("{v3}\n[0, \"r\", \"big\"]"), "line 2: bad data of event r: big");
+    }
+
+    #[test]
+    fn characters_are_never_cut() {
+        let text = "aé€😀z";
+        for split in 0..=text.len() {
+            let (mut writer, mut out) = (Writer::new(), String::new());
+            writer.output(ms(1), &text.as_bytes()[..split], &mut out);
+            writer.output(ms(2), &text.as_bytes()[split..], &mut out);
+            assert_eq!(writer.kept_back(), 0);
+            assert_eq!(output_of(&out), text, "split at {split}");
+        }
+    }
+
+    #[test]
+    fn a_cut_character_at_the_end_is_marked() {
+        let (mut writer, mut out) = (Writer::new(), String::new());
+        writer.output(ms(1), b"a\xf0\x9f", &mut out);
+        assert_eq!(writer.kept_back(), 2);
+        writer.event(ms(2), &Event::Exit(0), &mut out);
+        assert_eq!(output_of(&out), "a\u{fffd}");
+        assert!(out.ends_with("\"x\", \"0\"]\n"));
+    }
+
+    fn output_of(lines: &str) -> String {
+        let mut reader = Reader { version: Some(3), ..Reader::new() };
+        let text = |line: &str| match reader.line(line).unwrap() {
+            Some(Line::Event(_, Event::Output(text))) => text,
+            _ => String::new(),
+        };
+        lines.lines().map(text).collect()
+    }
+
+    fn any_event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            "[^\u{0}]{1,20}".prop_map(Event::Output),
+            ".{0,8}".prop_map(Event::Input),
+            (1..2000u16, 1..2000u16).prop_map(|(cols, rows)| Event::Resize(Size::new(cols, rows))),
+            ".{0,8}".prop_map(Event::Marker),
+            any::<i32>().prop_map(Event::Exit),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(events in prop::collection::vec((0..10_000_000_000u64, any_event()), 0..40)) {
+            let mut writer = Writer::new();
+            let header = Header { size: Size::new(80, 24), title: Some("t\n\"".into()), ..Header::default() };
+            let mut out = writer.header(&header);
+            let (mut at, mut expected) = (Duration::ZERO, vec![Line::Header(header)]);
+            for (gap_us, event) in events {
+                at += Duration::from_micros(gap_us);
+                writer.event(at, &event, &mut out);
+                expected.push(Line::Event(at, event));
+            }
+            prop_assert_eq!(writer.last(), at);
+            prop_assert_eq!(read(&out), expected);
+        }
+
+        #[test]
+        fn pieces_of_any_bytes_add_up(bytes in prop::collection::vec(any::<u8>(), 0..60), cuts in prop::collection::vec(0..60usize, 0..8)) {
+            let mut cuts: Vec<usize> = cuts.into_iter().filter(|cut| *cut <= bytes.len()).chain([0, bytes.len()]).collect();
+            cuts.sort_unstable();
+            let (mut writer, mut out) = (Writer::new(), String::new());
+            for pair in cuts.windows(2) {
+                writer.output(ms(1), &bytes[pair[0]..pair[1]], &mut out);
+                prop_assert!(writer.kept_back() <= 3);
+            }
+            writer.finish(ms(1), &mut out);
+            prop_assert_eq!(output_of(&out), String::from_utf8_lossy(&bytes));
+        }
+
+        #[test]
+        fn reading_never_panics(lines in prop::collection::vec(".{0,40}", 0..6)) {
+            let mut reader = Reader::new();
+            for line in &lines {
+                let _ = reader.line(line);
+            }
+        }
+    }
+}
