@@ -241,8 +241,7 @@ impl SessionHandle {
 }
 
 /// Takes items in order; output and keyframes come with their filtered bytes.
-pub type RecordingSink<'a> =
-    dyn FnMut(Item<'_>, Option<Filtered<&[u8]>>) -> ControlFlow<()> + 'a;
+pub type RecordingSink<'a> = dyn FnMut(Item<'_>, Option<Filtered<&[u8]>>) -> ControlFlow<()> + 'a;
 
 /// A view of the journal for exports and replays.
 pub struct Recording {
@@ -256,10 +255,7 @@ impl Recording {
     }
 
     /// Hands every item in order to `sink`; output comes filtered. Blocks.
-    pub fn replay(
-        &self,
-        sink: &mut RecordingSink<'_>,
-    ) -> Result<Seq, EngineError> {
+    pub fn replay(&self, sink: &mut RecordingSink<'_>) -> Result<Seq, EngineError> {
         let egress = &self.egress;
         Ok(self.reader.replay(ReplayFrom::Oldest, &mut |item| {
             let bytes = match &item {

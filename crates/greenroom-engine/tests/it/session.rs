@@ -294,12 +294,15 @@ fn queries_are_answered_without_any_client() {
 
 #[test]
 fn a_new_daemon_takes_over_where_the_old_one_died() {
-    run(async {
+    let (stage, before) = run(async {
         let stage = Stage::new();
-        let session =
-            stage.sh(r"printf '\033[31mred\033[0m one\n'; read a; echo two; read b; exit 5").await;
+        let script = r"printf '\033[31mred\033[0m one\n'; read a; echo two; read b; exit 5";
+        let session = stage.sh(script).await;
         session.wait(text("one")).await.unwrap();
         let before = session.frame().await.unwrap().0;
+        (stage, before)
+    });
+    let stage = run(async {
         let stage = stage.next_daemon();
         let session = stage.engine.find("s1").unwrap();
         let after = session.frame().await.unwrap().0;
@@ -308,6 +311,9 @@ fn a_new_daemon_takes_over_where_the_old_one_died() {
         session.wait(text("two")).await.unwrap();
         // It may also end while nobody is there.
         session.write(None, b"\r").await.unwrap();
+        stage
+    });
+    run(async {
         let stage = stage.next_daemon();
         let session = stage.engine.find("s1").unwrap();
         assert_eq!(exit_of(&session).await, ExitStatus::Code(5));
@@ -317,20 +323,21 @@ fn a_new_daemon_takes_over_where_the_old_one_died() {
 
 #[test]
 fn an_ended_session_is_readable_by_the_next_daemon() {
-    run(async {
+    let stage = run(async {
         let stage = Stage::new();
         let session = stage.sh("echo kept; exit 0").await;
         exit_of(&session).await;
-        let id = session.id();
-        stage.engine.end_all(Ladder::default()).await;
-        while stage.processes.holds(id) {
+        while stage.processes.holds(session.id()) {
             tokio::task::yield_now().await;
         }
+        stage
+    });
+    run(async {
         let stage = stage.next_daemon();
         let session = stage.engine.find("s1").unwrap();
         assert_eq!(screen(&session).await, "kept");
         assert_eq!(session.output(Seq(0), 100).await.unwrap().bytes.get(), b"kept\r\n");
-        stage.engine.remove(id).await.unwrap();
+        stage.engine.remove(session.id()).await.unwrap();
     });
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use greenroom_engine::engine::Known;
@@ -62,7 +62,8 @@ impl Stage {
         self.engine.create(spec(script)).await.unwrap()
     }
 
-    /// The daemon dies here and another takes over.
+    /// Another daemon takes over. Call it on the runtime of the new one, after
+    /// the runtime of the old one (with all its tasks) is gone.
     pub fn next_daemon(self) -> Stage {
         let known = {
             let records = self.store.records.lock().unwrap();
@@ -104,7 +105,7 @@ struct Kept {
 
 #[derive(Default)]
 pub struct FakeProcesses {
-    engine: Mutex<Option<Engine>>,
+    engine: Arc<Mutex<Option<Engine>>>,
     kept: Mutex<HashMap<SessionId, Kept>>,
     exits: Arc<Mutex<HashMap<SessionId, ExitStatus>>>,
 }
@@ -160,7 +161,7 @@ impl FakeProcesses {
         let pid = child.id();
         let kept = Kept { pid, master, pipe_read, pipe_write, ring };
         self.kept.lock().unwrap().insert(id, kept);
-        let engine = self.engine.lock().unwrap().clone().unwrap();
+        let engine = self.engine.clone();
         let runtime = tokio::runtime::Handle::current();
         let exits = self.exits.clone();
         std::thread::spawn(move || {
@@ -172,6 +173,8 @@ impl FakeProcesses {
                 (None, None) => ExitStatus::Unknown,
             };
             exits.lock().unwrap().insert(id, status);
+            // Told to whichever daemon lives by now.
+            let engine = engine.lock().unwrap().clone().unwrap();
             runtime.block_on(engine.exited(id, status));
         });
         Ok(self.take(id).unwrap())
@@ -215,10 +218,7 @@ impl Processes for FakeProcesses {
     }
 
     fn alive<'a>(&'a self, member: &'a Member) -> Wait<'a, usize> {
-        Box::pin(async move {
-            let pid = Pid::from_raw(i32::try_from(member.pid).unwrap()).unwrap();
-            usize::from(rustix::process::test_kill_process_group(pid).is_ok())
-        })
+        Box::pin(async move { usize::from(!self.exits.lock().unwrap().contains_key(&member.id)) })
     }
 
     fn release(&self, id: SessionId) {
@@ -271,17 +271,12 @@ impl Events for FakeEvents {
 /// Long enough for a busy machine; a test that needs it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-static ONE_RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
-
-/// Runs a test on real time with two workers, as the daemon does.
+/// Runs a test on real time with two workers, as the daemon does. Tasks that
+/// are left when it returns die like those of a killed daemon.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
-    ONE_RUNTIME
-        .get_or_init(|| {
-            tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build()
-                .unwrap()
-        })
-        .block_on(test)
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let result = runtime.block_on(test);
+    runtime.shutdown_timeout(PATIENCE);
+    result
 }
