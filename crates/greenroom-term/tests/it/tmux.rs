@@ -1,0 +1,263 @@
+//! The same bytes through our screen and through a real tmux: text and cursor must agree.
+//!
+//! The bytes are the files of `tests/corpus`, made from the table in `tmux/cases.rs`. Where tmux 3.3a
+//! is wrong or differs by design, or our guest is wrong, the case is in `tmux/different.rs` with the reason and both results, so
+//! that a change on either side is seen.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use greenroom_term::{Screen, Size};
+
+mod cases;
+mod different;
+
+use cases::{CASES, Case};
+use different::DIFFERENT;
+
+const COLS: u16 = 80;
+const ROWS: u16 = 24;
+
+/// What a terminal shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shown {
+    /// Without trailing blanks and without trailing empty rows.
+    text: Vec<String>,
+    /// Row and column from 0. A cursor that waits to wrap stands in the last column.
+    cursor: (usize, usize),
+}
+
+#[test]
+fn corpus_files_are_made_from_the_table() {
+    let write = std::env::var_os("GREENROOM_WRITE_CORPUS").is_some();
+    for case in CASES {
+        if write {
+            std::fs::write(file_of(case), case.bytes).expect("the corpus can be written");
+        }
+        let stored = std::fs::read(file_of(case)).unwrap_or_default();
+        assert!(
+            stored == case.bytes.as_bytes(),
+            "tests/corpus/{}.esc is not what the table says: write it with \
+             GREENROOM_WRITE_CORPUS=1 cargo test -p greenroom-term corpus",
+            case.name
+        );
+        assert!(!case.about.is_empty(), "{} does not say what it is about", case.name);
+    }
+    let files = std::fs::read_dir(corpus()).expect("the corpus is there");
+    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+    for name in names.filter(|name| name.ends_with(".esc")) {
+        let known = CASES.iter().any(|case| format!("{}.esc", case.name) == name);
+        assert!(known, "tests/corpus/{name} is in no table");
+    }
+}
+
+#[test]
+fn the_screen_shows_what_tmux_shows() {
+    let tmux = Tmux::start();
+    let mut wrong = Vec::new();
+    for case in CASES {
+        let (ours, theirs) = (ours(case), tmux.show(case));
+        let known = DIFFERENT.iter().find(|different| different.name == case.name);
+        let (expected_ours, expected_theirs) = match known {
+            Some(different) => (shown(different.ours), shown(different.tmux)),
+            None => (theirs.clone(), theirs.clone()),
+        };
+        if ours != expected_ours || theirs != expected_theirs {
+            let about = known.map_or(case.about, |different| different.why);
+            wrong.push(format!("{} ({about})\n{}", case.name, compared(&ours, &theirs)));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
+}
+
+/// A row of the table is dead when the case is gone or the two agree again.
+#[test]
+fn known_differences_are_differences() {
+    for different in DIFFERENT {
+        assert!(CASES.iter().any(|case| case.name == different.name), "{}", different.name);
+        assert_ne!(shown(different.ours), shown(different.tmux), "{}", different.name);
+        assert!(different.why.len() > 20, "{} needs its reason", different.name);
+    }
+}
+
+/// Where the reads are cut must not matter, nor may a case break the screen.
+#[test]
+fn cuts_do_not_matter() {
+    for case in CASES {
+        let whole = ours(case);
+        for step in [1, 2, 3, 7] {
+            let mut screen = new_screen();
+            for piece in case.bytes.as_bytes().chunks(step) {
+                screen.feed(piece);
+            }
+            assert!(!screen.is_broken(), "{}", case.name);
+            assert_eq!(seen(&screen), whole, "{} in pieces of {step}", case.name);
+        }
+    }
+}
+
+fn ours(case: &Case) -> Shown {
+    let mut screen = new_screen();
+    screen.feed(case.bytes.as_bytes());
+    seen(&screen)
+}
+
+fn new_screen() -> Screen {
+    Screen::new(Size::new(COLS, ROWS).expect("a usual size"))
+}
+
+fn seen(screen: &Screen) -> Shown {
+    let cursor = screen.cursor();
+    Shown { text: rows(&screen.text()), cursor: clamped(cursor.row.into(), cursor.col.into()) }
+}
+
+fn shown((text, cursor): (&[&str], (usize, usize))) -> Shown {
+    Shown { text: text.iter().map(|row| (*row).to_owned()).collect(), cursor }
+}
+
+fn clamped(row: usize, col: usize) -> (usize, usize) {
+    (row, col.min(usize::from(COLS) - 1))
+}
+
+fn rows(text: &str) -> Vec<String> {
+    let mut rows: Vec<String> = text.lines().map(|row| row.trim_end().to_owned()).collect();
+    while rows.last().is_some_and(String::is_empty) {
+        rows.pop();
+    }
+    rows
+}
+
+/// A capture without its colours, and with line drawing (between SO and SI) as it looks.
+fn plain(capture: &str) -> String {
+    const DRAWN: (&str, &str) = ("`afgjklmnopqrstuvwxyz{|}~", "◆▒°±┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·");
+    let mut out = String::with_capacity(capture.len());
+    let mut drawing = false;
+    let mut chars = capture.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\x0e' => drawing = true,
+            '\x0f' => drawing = false,
+            '\x1b' => skip_sequence(&mut chars),
+            c => {
+                let at = DRAWN.0.chars().position(|letter| drawing && letter == c);
+                out.push(at.and_then(|at| DRAWN.1.chars().nth(at)).unwrap_or(c));
+            }
+        }
+    }
+    out
+}
+
+/// SGR, or a hyperlink that ends with ST.
+fn skip_sequence(chars: &mut std::str::Chars<'_>) {
+    match chars.next() {
+        Some(']') => {
+            let _ = chars.by_ref().take_while(|c| *c != '\x1b').count();
+            let _ = chars.next();
+        }
+        _ => {
+            let _ = chars.by_ref().take_while(|c| !c.is_ascii_alphabetic()).count();
+        }
+    }
+}
+
+fn compared(ours: &Shown, theirs: &Shown) -> String {
+    let mut out = format!("  cursor: ours {:?} tmux {:?}\n", ours.cursor, theirs.cursor);
+    let row = |shown: &Shown, at: usize| shown.text.get(at).cloned().unwrap_or_default();
+    for at in 0..ours.text.len().max(theirs.text.len()) {
+        let (a, b) = (row(ours, at), row(theirs, at));
+        let mark = if a == b { ' ' } else { '!' };
+        out += &format!("  {mark}{at:2} ours {a:?}\n");
+        if a != b {
+            out += &format!("  {mark}{at:2} tmux {b:?}\n");
+        }
+    }
+    out
+}
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+}
+
+fn file_of(case: &Case) -> PathBuf {
+    corpus().join(format!("{}.esc", case.name))
+}
+
+/// A tmux server of our own, ended with the test.
+struct Tmux {
+    /// Holds the socket, so that no other tmux is ever met.
+    directory: PathBuf,
+}
+
+impl Tmux {
+    fn start() -> Self {
+        let directory = std::env::temp_dir().join(format!("greenroom-tmux-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory for the socket");
+        let tmux = Self { directory };
+        // The session holds the server open. Without the status line a pane has all 24 rows.
+        tmux.run(&["start-server", ";", "set-option", "-g", "status", "off", ";"], |command| {
+            command.args(["new-session", "-d", "-s", "hold", "cat"]);
+        });
+        tmux
+    }
+
+    /// Plays the file in a pane. The pane's own question after it (DSR) is answered only when
+    /// tmux has read all before it; the answer then opens the barrier the test waits at.
+    fn show(&self, case: &Case) -> Shown {
+        let play = format!(
+            "stty raw -echo; cat '{}'; printf '\\033[5n'; dd bs=1 count=4 >/dev/null 2>&1; \
+             tmux -L greenroom wait-for -S '{name}'; exec cat >/dev/null",
+            file_of(case).display(),
+            name = case.name
+        );
+        let (cols, rows_) = (COLS.to_string(), ROWS.to_string());
+        let target = format!("={}:", case.name);
+        self.tmux(&["new-session", "-d", "-s", case.name, "-x", &cols, "-y", &rows_, &play]);
+        self.tmux(&["wait-for", case.name]);
+        // With -e, since without it line drawing comes as the letters under it.
+        let text = plain(&self.tmux(&["capture-pane", "-p", "-e", "-t", &target]));
+        let format = "#{cursor_y} #{cursor_x} #{pane_width}x#{pane_height}";
+        let state = self.tmux(&["display-message", "-p", "-t", &target, format]);
+        self.tmux(&["kill-session", "-t", &target]);
+        let mut words = state.split_whitespace();
+        let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number");
+        let cursor = clamped(number(), number());
+        assert_eq!(words.next(), Some("80x24"), "{}: the pane has another size", case.name);
+        Shown { text: rows(&text), cursor }
+    }
+
+    fn tmux(&self, args: &[&str]) -> String {
+        let output = self.run(args, |_| {});
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn run(&self, args: &[&str], more: impl FnOnce(&mut Command)) -> Output {
+        let mut command = Command::new("tmux");
+        command.args(["-u", "-L", "greenroom", "-f", "/dev/null"]).args(args);
+        more(&mut command);
+        command.env("TMUX_TMPDIR", &self.directory).env("LC_ALL", "C.UTF-8").env_remove("TMUX");
+        let output = command.output().unwrap_or_else(|error| {
+            panic!(
+                "cannot run tmux ({error}); this test compares our screen with it. \
+                 Install it with `apt-get install tmux` (`make test` does)."
+            )
+        });
+        assert!(
+            output.status.success(),
+            "tmux {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        output
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        // The server may be gone already, and the directory with it.
+        let _ = Command::new("tmux")
+            .args(["-L", "greenroom", "kill-server"])
+            .env("TMUX_TMPDIR", &self.directory)
+            .env_remove("TMUX")
+            .output();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
