@@ -14,7 +14,7 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::client::Client;
-use crate::connect::{self, Retry};
+use crate::connect::{self, Losses, Retry};
 use crate::error::{ClientError, Garbled};
 use crate::wire::{READ_BYTES, Wire, WireError};
 
@@ -67,6 +67,7 @@ pub struct AttachStream {
     /// The sequence number the next output should have.
     next_seq: Option<u64>,
     ended: bool,
+    losses: Losses,
     chunk: Box<[u8]>,
 }
 
@@ -87,19 +88,25 @@ struct Outbox {
 impl Client {
     /// Attaches on a connection of its own.
     pub async fn attach(&self, params: AttachParams) -> Result<AttachStream, ClientError> {
+        let mut losses = Losses::default();
         loop {
+            losses.begin();
             match open(self, &params, Retry::Listening).await {
                 Ok((attached, link)) => {
                     return Ok(AttachStream::new(self.clone(), params, attached, link));
                 }
-                Err(WireError::Gone) if self.options().reconnect => {}
-                Err(WireError::Gone) => {
-                    return Err(ClientError::EffectUnknown { method: "session.attach".to_owned() });
+                Err(WireError::Gone) if self.options().reconnect => {
+                    losses.lost("session.attach").await?
                 }
+                Err(WireError::Gone) => return Err(gone()),
                 Err(WireError::Failed(error)) => return Err(error),
             }
         }
     }
+}
+
+fn gone() -> ClientError {
+    ClientError::EffectUnknown { method: "session.attach".to_owned() }
 }
 
 async fn open(
@@ -138,6 +145,7 @@ impl AttachStream {
             outbox,
             next_seq,
             ended: false,
+            losses: Losses::default(),
             chunk,
         }
     }
@@ -162,7 +170,7 @@ impl AttachStream {
             if self.transfer().await.is_err() {
                 if !self.client.options().reconnect {
                     self.ended = true;
-                    return Err(ClientError::EffectUnknown { method: "session.attach".to_owned() });
+                    return Err(gone());
                 }
                 self.link = None;
                 self.outbox.written = 0;
@@ -193,6 +201,10 @@ impl AttachStream {
     async fn send(&mut self, frame: &Frame<'_>) -> Result<(), ClientError> {
         let bytes = frame.to_vec().map_err(ClientError::Send)?;
         self.flush_below(OUTBOX_BYTES).await;
+        if self.outbox.bytes > OUTBOX_BYTES {
+            // Only while the host is away: what cannot be kept must not look as if it were sent.
+            return Err(ClientError::Congested { waiting: self.outbox.bytes });
+        }
         self.outbox.push(bytes);
         if let Some(link) = &self.link {
             // A dead link is noticed by `next`, which knows what to do.
@@ -277,13 +289,14 @@ impl AttachStream {
         // Whoever took over meanwhile keeps it.
         params.exclusive = false;
         loop {
+            self.losses.begin();
             match open(&self.client, &params, Retry::Returning).await {
                 Ok((attached, link)) => {
                     self.link = Some(link);
                     self.attached = attached.clone();
                     return Ok(AttachEvent::Reattached(attached));
                 }
-                Err(WireError::Gone) => {}
+                Err(WireError::Gone) => self.losses.lost("session.attach").await?,
                 Err(WireError::Failed(error)) => {
                     self.ended = true;
                     return self.ended_meanwhile(error).await;

@@ -17,19 +17,15 @@ use serde::de::DeserializeOwned;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, timeout};
 
-use crate::connect::{self, PATIENCE, Retry};
+use crate::connect::{self, Losses, PATIENCE, Retry};
 use crate::connection::{CallFailure, Connection};
 use crate::error::ClientError;
 use crate::notifications::{KEPT, Notifications, Push};
 
 /// How long an ordinary call may take: far beyond any real one, so that nobody hangs for ever.
-const ANSWER_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(120);
 /// What a wait gets on top of its own time, for the way and a restart in between.
 const WAIT_SLACK: Duration = Duration::from_secs(30);
-/// A connection that lived shorter than this counts as lost at once.
-const QUICK: Duration = Duration::from_secs(1);
-/// So many quick losses in a row of one call mean that the call itself kills the daemon.
-const QUICK_LOSSES: u32 = 16;
 
 /// How a client behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,10 +182,10 @@ impl Client {
     ) -> Result<Box<serde_json::value::RawValue>, ClientError> {
         let safe = methods::find(method).is_some_and(|row| row.repeat == Repeat::Safe);
         let start = Instant::now();
-        let mut losses = 0;
+        let mut losses = Losses::default();
         loop {
             let connection = self.connection().await?;
-            let sent = Instant::now();
+            losses.begin();
             let written = match connection.call(method, &params(start.elapsed())).await {
                 Ok(raw) => return Ok(raw),
                 Err(CallFailure::Failed(error)) => return Err(error),
@@ -198,10 +194,7 @@ impl Client {
             if !self.shared.options.reconnect || (written && !safe) {
                 return Err(ClientError::EffectUnknown { method: method.to_owned() });
             }
-            losses = if sent.elapsed() < QUICK { losses + 1 } else { 0 };
-            if losses >= QUICK_LOSSES {
-                return Err(ClientError::KeepsFailing { method: method.to_owned(), times: losses });
-            }
+            losses.lost(method).await?;
         }
     }
 

@@ -64,3 +64,38 @@ pub(crate) async fn open(
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
+
+/// Counts connections that are lost at once, and gives up when it is no coincidence.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    quick: u32,
+    since: Option<Instant>,
+}
+
+/// A connection that lived shorter than this was lost at once.
+const QUICK: Duration = Duration::from_secs(1);
+/// So many in a row mean that the request itself ends the daemon. With the pauses in between this
+/// is well over a second: a host that is killed again and again does not come near it.
+const QUICK_LOSSES: u32 = 20;
+
+impl Losses {
+    /// Before each use of a connection.
+    pub(crate) fn begin(&mut self) {
+        self.since = Some(Instant::now());
+    }
+
+    /// After the connection was lost: pauses, or gives up.
+    pub(crate) async fn lost(&mut self, method: &str) -> Result<(), ClientError> {
+        let quick = self.since.is_some_and(|since| since.elapsed() < QUICK);
+        self.quick = if quick { self.quick + 1 } else { 0 };
+        if self.quick >= QUICK_LOSSES {
+            return Err(ClientError::KeepsFailing { method: method.to_owned(), times: self.quick });
+        }
+        let pause = PAUSE_MIN.saturating_mul(1 << self.quick.min(10)).min(PAUSE_MAX);
+        // The first loss is a restart: the socket is there and waits for the new daemon.
+        if self.quick > 1 {
+            sleep(pause).await;
+        }
+        Ok(())
+    }
+}

@@ -81,6 +81,12 @@ pub enum ClientError {
     /// The host said something that is no answer.
     #[error("cannot read what the host sent: {0}")]
     Garbled(#[from] Garbled),
+    /// The host is away and too much input waits for it.
+    #[error("cannot send to the session: {waiting} bytes wait for the host to come back")]
+    Congested {
+        /// So much.
+        waiting: usize,
+    },
     /// Input that cannot be sent.
     #[error("cannot send to the session: {0}")]
     Send(AttachError),
@@ -116,7 +122,7 @@ impl ClientError {
             | ClientError::EffectUnknown { .. }
             | ClientError::KeepsFailing { .. }
             | ClientError::NoAnswer { .. } => FaultKind::Unavailable,
-            ClientError::Busy { .. } => FaultKind::Busy,
+            ClientError::Busy { .. } | ClientError::Congested { .. } => FaultKind::Busy,
             ClientError::Fault(fault) => fault.kind(),
             ClientError::Request { .. } | ClientError::Send(_) => FaultKind::TooLarge,
             ClientError::Params { .. } | ClientError::Answer { .. } | ClientError::Garbled(_) => {

@@ -10,7 +10,7 @@ use greenroom_protocol::api::server::{SubscribeParams, SubscribeResult};
 use greenroom_protocol::rpc::{self, Incoming, Message};
 
 use crate::client::Client;
-use crate::connect::{self, Retry};
+use crate::connect::{self, Losses, Retry};
 use crate::error::ClientError;
 use crate::wire::{Wire, WireError};
 
@@ -31,6 +31,7 @@ pub struct EventStream {
     /// The last event told, or the point where the stream began; `None` before the first contact.
     seen: Option<u64>,
     source: Source,
+    losses: Losses,
 }
 
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Client {
             Source::Pages { page: VecDeque::new(), has_more: true }
         };
         let seen = if follow { since } else { Some(since.unwrap_or(0)) };
-        EventStream { client: self.clone(), filter, seen, source }
+        EventStream { client: self.clone(), filter, seen, source, losses: Losses::default() }
     }
 }
 
@@ -140,15 +141,19 @@ impl EventStream {
         let retry = if self.seen.is_some() { Retry::Returning } else { Retry::Listening };
         let stream =
             connect::open(self.client.path(), self.client.options().patience, retry).await?;
+        self.losses.begin();
         let mut wire = Wire::new(stream);
         match wire.call::<_, SubscribeResult>("server.subscribe", &self.params(true)).await {
             Ok(answer) => {
                 // Where the log stands now: from here on nothing is missed.
                 self.seen = self.seen.or(Some(answer.next_since));
                 self.source = Source::Live(Some(wire));
+                self.losses = Losses::default();
                 Ok(())
             }
-            Err(WireError::Gone) if self.client.options().reconnect => Ok(()),
+            Err(WireError::Gone) if self.client.options().reconnect => {
+                self.losses.lost("server.subscribe").await
+            }
             Err(error) => Err(self.failed(error)),
         }
     }

@@ -3,7 +3,6 @@
 //! `session.attach` is [`Client::attach`], since it takes over a connection.
 
 use greenroom_protocol::api::Empty;
-use greenroom_protocol::api::input::{InputParams, InputResult};
 use greenroom_protocol::api::screen::{
     Snapshot, SnapshotParams, TranscriptParams, TranscriptResult,
 };

@@ -10,7 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 
+use crate::client::ANSWER_LIMIT;
 use crate::error::{ClientError, Garbled};
 
 /// Read at once.
@@ -58,7 +60,21 @@ impl Wire {
         params: &P,
     ) -> Result<R, WireError> {
         let bytes = encode(&Id::from(0), method, params).map_err(WireError::Failed)?;
-        self.stream.write_all(&bytes).await?;
+        let after = ANSWER_LIMIT;
+        match timeout(after, self.exchange(method, &bytes)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                Err(WireError::Failed(ClientError::NoAnswer { method: method.to_owned(), after }))
+            }
+        }
+    }
+
+    async fn exchange<R: DeserializeOwned>(
+        &mut self,
+        method: &'static str,
+        request: &[u8],
+    ) -> Result<R, WireError> {
+        self.stream.write_all(request).await?;
         loop {
             let text = self.frame().await?;
             let Incoming::One(Ok(message)) = rpc::parse(&text) else {

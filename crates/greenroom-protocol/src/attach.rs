@@ -283,3 +283,154 @@ fn put_json<T: Serialize>(kind: u8, value: &T, out: &mut Vec<u8>) -> Result<(), 
     let payload = serde_json::to_vec(value).map_err(|_| AttachError::Malformed { kind })?;
     put(kind, &payload, out)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a frame says, owned: its own encoding, which is one to one.
+    type Read = Result<Vec<u8>, AttachError>;
+
+    fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Read>, AttachDecoder) {
+        let (mut decoder, mut found) = (AttachDecoder::new(), vec![]);
+        for piece in pieces {
+            decoder.push(piece);
+            while let Some(frame) = decoder.next() {
+                found.push(frame.and_then(|frame| frame.to_vec()));
+            }
+        }
+        (found, decoder)
+    }
+
+    #[test]
+    fn the_bytes_of_the_contract() {
+        let check = |frame: Frame<'_>, bytes: &[u8]| {
+            assert_eq!(frame.to_vec().unwrap(), bytes);
+            let mut decoder = AttachDecoder::new();
+            decoder.push(bytes);
+            assert_eq!(decoder.next(), Some(Ok(frame)));
+            assert!(decoder.is_between_frames());
+        };
+        check(Frame::Output { seq: 0x0102, bytes: b"hi" }, b"\x01\0\0\0\x0a\0\0\0\0\0\0\x01\x02hi");
+        check(Frame::Keyframe { seq: 1, bytes: b"" }, b"\x02\0\0\0\x08\0\0\0\0\0\0\0\x01");
+        check(Frame::Input(b"ls\r"), b"\x03\0\0\0\x03ls\r");
+        check(Frame::Resize { cols: 0x0150, rows: 40 }, b"\x04\0\0\0\x04\x01\x50\0\x28");
+        check(Frame::Exit(ExitStatus::code(3)), b"\x05\0\0\0\x1a{\"code\":3,\"success\":false}");
+        let reason = Detach { reason: "asked".into(), message: None };
+        check(Frame::Detach(reason), b"\x06\0\0\0\x12{\"reason\":\"asked\"}");
+        let notice = Notice { kind: "reattached".into(), ..Notice::default() };
+        check(Frame::Notice(notice), b"\x07\0\0\0\x15{\"kind\":\"reattached\"}");
+    }
+
+    #[test]
+    fn unknown_kinds_are_skipped_whatever_their_length() {
+        let input = Frame::Input(b"x").to_vec().unwrap();
+        let stream = [b"\x63\0\0\0\x03abc", &input[..], b"\0\0\0\0\0", &input[..]].concat();
+        assert_eq!(read([&stream[..]]).0, [Ok(input.clone()), Ok(input.clone())]);
+        assert_eq!(read(stream.chunks(1)).0, [Ok(input.clone()), Ok(input)]);
+
+        let (mut decoder, chunk) = (AttachDecoder::new(), vec![0; 1 << 20]);
+        decoder.push(b"\x63\xff\xff\xff\xff");
+        for _ in 0..100 {
+            assert_eq!(decoder.next(), None);
+            decoder.push(&chunk);
+            assert!(decoder.buffer.is_empty(), "skipped bytes are not kept");
+        }
+    }
+
+    #[test]
+    fn oversize_and_malformed_frames_cost_only_themselves() {
+        let input = Frame::Input(b"x").to_vec().unwrap();
+        let too_long = u32::try_from(PAYLOAD_CAP + 1).unwrap();
+        let stream =
+            [&b"\x01"[..], &too_long.to_be_bytes(), &vec![0; PAYLOAD_CAP + 1], &input].concat();
+        let expected = [
+            Err(AttachError::TooLarge { kind: kind::OUTPUT, length: too_long }),
+            Ok(input.clone()),
+        ];
+        assert_eq!(read([&stream[..]]).0, expected);
+        assert_eq!(read(stream.chunks(100_000)).0, expected);
+
+        for (kind, payload) in [
+            (kind::OUTPUT, &b"1234567"[..]),
+            (kind::KEYFRAME, b""),
+            (kind::RESIZE, b"12345"),
+            (kind::EXIT, b"{"),
+            (kind::DETACH, b"[1]"),
+            (kind::NOTICE, b"\xff"),
+        ] {
+            let mut stream = vec![kind, 0, 0, 0, u8::try_from(payload.len()).unwrap()];
+            stream.extend_from_slice(payload);
+            stream.extend_from_slice(&input);
+            assert_eq!(
+                read([&stream[..]]).0,
+                [Err(AttachError::Malformed { kind }), Ok(input.clone())]
+            );
+        }
+    }
+
+    #[test]
+    fn long_output_is_split_and_long_keyframes_refused() {
+        let bytes = vec![7; PAYLOAD_CAP];
+        let mut out = vec![];
+        Frame::Output { seq: 5, bytes: &bytes }.encode(&mut out).unwrap();
+        let mut decoder = AttachDecoder::new();
+        decoder.push(&out);
+        let (mut next, mut frames) = (5, 0);
+        while let Some(frame) = decoder.next() {
+            let Frame::Output { seq, bytes } = frame.unwrap() else { panic!("not output") };
+            assert_eq!(seq, next);
+            next += bytes.len() as u64;
+            frames += 1;
+        }
+        assert_eq!((next, frames), (5 + PAYLOAD_CAP as u64, 2));
+        assert!(Frame::Keyframe { seq: 0, bytes: &bytes }.to_vec().is_err());
+    }
+
+    #[test]
+    fn a_header_and_its_bytes_are_the_frame() {
+        let whole = Frame::Output { seq: 9, bytes: b"abc" }.to_vec().unwrap();
+        assert_eq!([&seq_header(kind::OUTPUT, 9, 3)[..], b"abc"].concat(), whole);
+    }
+
+    fn any_frame() -> impl Strategy<Value = Vec<u8>> {
+        let bytes = || prop::collection::vec(any::<u8>(), 0..30);
+        let encode = |frame: Frame<'_>| frame.to_vec().unwrap();
+        prop_oneof![
+            (any::<u64>(), bytes()).prop_map(move |(seq, bytes)| encode(Frame::Output {
+                seq: seq >> 1,
+                bytes: &bytes
+            })),
+            (any::<u64>(), bytes())
+                .prop_map(move |(seq, bytes)| encode(Frame::Keyframe { seq, bytes: &bytes })),
+            bytes().prop_map(move |bytes| encode(Frame::Input(&bytes))),
+            (any::<u16>(), any::<u16>())
+                .prop_map(move |(cols, rows)| encode(Frame::Resize { cols, rows })),
+            any::<i32>().prop_map(move |code| encode(Frame::Exit(ExitStatus::code(code)))),
+            ".{0,9}"
+                .prop_map(move |reason| encode(Frame::Detach(Detach { reason, message: None }))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn any_frames_survive_every_cut(frames in prop::collection::vec(any_frame(), 0..5)) {
+            let stream = frames.concat();
+            let expected: Vec<Read> = frames.into_iter().map(Ok).collect();
+            for cut in 0..=stream.len() {
+                let (head, tail) = stream.split_at(cut);
+                let (found, decoder) = read([head, tail]);
+                prop_assert_eq!(&found, &expected);
+                prop_assert!(decoder.is_between_frames());
+            }
+        }
+
+        #[test]
+        fn any_bytes_read_the_same_however_cut(bytes in prop::collection::vec(prop_oneof![3 => 0..9u8, 1 => any::<u8>()], 0..80)) {
+            let whole = read([&bytes[..]]).0;
+            prop_assert_eq!(&read(bytes.chunks(1)).0, &whole);
+        }
+    }
+}

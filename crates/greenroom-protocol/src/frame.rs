@@ -326,3 +326,229 @@ pub fn encode(framing: Framing, text: &str, out: &mut Vec<u8>) -> Result<(), Fra
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Read = Result<String, FrameError>;
+
+    fn drain(decoder: &mut FrameDecoder, into: &mut Vec<Read>) {
+        while let Some(frame) = decoder.next() {
+            into.push(frame.map(str::to_owned));
+        }
+    }
+
+    fn read(pieces: &[&[u8]]) -> Vec<Read> {
+        let (mut decoder, mut found) = (FrameDecoder::new(), vec![]);
+        for piece in pieces {
+            decoder.push(piece);
+            drain(&mut decoder, &mut found);
+        }
+        found
+    }
+
+    /// The stream as a whole, byte by byte, and cut at every place reads the same.
+    fn check(stream: &[u8], expected: &[Read]) {
+        assert_eq!(read(&[stream]), expected);
+        let bytes: Vec<&[u8]> = stream.chunks(1).collect();
+        assert_eq!(read(&bytes), expected);
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.split_at(cut);
+            assert_eq!(read(&[head, tail]), expected, "cut at {cut}");
+        }
+    }
+
+    fn ok(text: &str) -> Read {
+        Ok(text.to_owned())
+    }
+
+    #[test]
+    fn lines() {
+        check(b"{}\n[1]\r\n", &[ok("{}"), ok("[1]")]);
+        check(b"\n\r\n  \n{}\n\n", &[ok("{}")]);
+        check(b"{\"a\":\"\xc3\xa9\"}\n{\"a", &[ok("{\"a\":\"é\"}")]);
+    }
+
+    #[test]
+    fn bad_utf8_costs_its_line_only() {
+        check(b"{\"a\":\"\xff\"}\n{}\n", &[Err(FrameError::NotUtf8), ok("{}")]);
+    }
+
+    #[test]
+    fn headers() {
+        check(b"Content-Length: 2\r\n\r\n{}Content-Length: 3\r\n\r\n[1]", &[ok("{}"), ok("[1]")]);
+        check(b"content-length:2\n\n{}", &[ok("{}")]);
+        check(
+            b"Content-Type: x; y=1\r\nCONTENT-LENGTH:  2 \r\n\r\n{}\r\nContent-Length: 2\r\n\r\n[]",
+            &[ok("{}"), ok("[]")],
+        );
+        check(b"Content-Length: 0\r\n\r\nContent-Length: 2\r\n\r\n{}", &[ok(""), ok("{}")]);
+        check(
+            b"Content-Length: 1\r\n\r\n\xffContent-Length: 2\r\n\r\n{}",
+            &[Err(FrameError::NotUtf8), ok("{}")],
+        );
+    }
+
+    #[test]
+    fn broken_headers_end_the_stream() {
+        for stream in [
+            "Content-Type: x\r\n\r\n{}",
+            "Content-Length: -1\r\n\r\n{}",
+            "Content-Length: 99999999999999999999\r\n\r\n",
+            "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+            "Content-Length: \r\n\r\n",
+        ] {
+            check(stream.as_bytes(), &[Err(FrameError::NoLength)]);
+        }
+        assert!(FrameError::NoLength.is_fatal() && !FrameError::TooLarge.is_fatal());
+    }
+
+    #[test]
+    fn endless_headers_end_the_stream() {
+        let stream = format!("Content-Length: 2\r\nX: {}", "x".repeat(2 * HEADER_CAP));
+        let pieces: Vec<&[u8]> = stream.as_bytes().chunks(100).collect();
+        assert_eq!(read(&pieces), [Err(FrameError::HeaderTooLarge)]);
+        assert_eq!(read(&[stream.as_bytes()]), [Err(FrameError::HeaderTooLarge)]);
+    }
+
+    #[test]
+    fn an_oversize_line_is_skipped_without_being_kept() {
+        let (mut decoder, mut found) = (FrameDecoder::new(), vec![]);
+        let piece = vec![b'x'; 1 << 20];
+        for _ in 0..40 {
+            decoder.push(&piece);
+            drain(&mut decoder, &mut found);
+            assert!(decoder.buffer.len() <= FRAME_CAP + 1 + piece.len());
+        }
+        assert!(decoder.buffer.is_empty(), "skipped bytes are not kept");
+        decoder.push(b"x\n{}\n");
+        drain(&mut decoder, &mut found);
+        assert_eq!(found, [Err(FrameError::TooLarge), ok("{}")]);
+    }
+
+    #[test]
+    fn the_cap_itself_is_allowed() {
+        let mut line = vec![b'x'; FRAME_CAP];
+        for end in [&b"\n"[..], b"\r\n"] {
+            let found = read(&[&line, end, b"{}\n"]);
+            assert_eq!(
+                found.iter().map(|frame| frame.as_ref().map(String::len)).collect::<Vec<_>>(),
+                [Ok(FRAME_CAP), Ok(2)]
+            );
+        }
+        line.push(b'x');
+        for end in [&b"\n{}\n"[..], b"\r\n{}\n"] {
+            assert_eq!(read(&[&line, end]), [Err(FrameError::TooLarge), ok("{}")]);
+            assert_eq!(read(&[&[&line, end].concat()]), [Err(FrameError::TooLarge), ok("{}")]);
+        }
+    }
+
+    #[test]
+    fn an_oversize_body_is_skipped_before_it_comes() {
+        let (mut decoder, mut found) = (FrameDecoder::new(), vec![]);
+        decoder.push(format!("Content-Length: {}\r\n\r\n", FRAME_CAP + 1).as_bytes());
+        drain(&mut decoder, &mut found);
+        assert_eq!(found, [Err(FrameError::TooLarge)]);
+        assert!(decoder.buffer.capacity() <= KEEP_CAP, "nothing was reserved for it");
+        let mut left = FRAME_CAP + 1;
+        while left > 0 {
+            let piece = left.min(1 << 20);
+            decoder.push(&vec![b'C'; piece]);
+            drain(&mut decoder, &mut found);
+            left -= piece;
+        }
+        decoder.push(b"Content-Length: 2\r\n\r\n{}");
+        drain(&mut decoder, &mut found);
+        assert_eq!(found, [Err(FrameError::TooLarge), ok("{}")]);
+    }
+
+    #[test]
+    fn a_large_buffer_is_given_back() {
+        let mut decoder = FrameDecoder::new();
+        decoder.push(&vec![b'x'; 1 << 20]);
+        decoder.push(b"\n");
+        assert!(decoder.next().is_some() && decoder.next().is_none());
+        decoder.push(b"{}\n");
+        assert!(decoder.buffer.capacity() < 1 << 20);
+    }
+
+    #[test]
+    fn the_end_of_the_stream() {
+        let finish = |stream: &[u8]| {
+            let mut decoder = FrameDecoder::new();
+            decoder.push(stream);
+            while decoder.next().is_some() {}
+            decoder.finish().map(|frame| frame.map(str::to_owned))
+        };
+        assert_eq!(finish(b"{}\n{\"a\":1}"), Some(ok("{\"a\":1}")));
+        assert_eq!(finish(b"{}\n"), None);
+        assert_eq!(finish(b"{}\n  "), None);
+        assert_eq!(finish(b""), None);
+        assert_eq!(finish(b"Content-Length: 2\r\n\r\n{"), Some(Err(FrameError::Truncated)));
+        assert_eq!(finish(b"Content-Le"), Some(Err(FrameError::Truncated)));
+        assert_eq!(finish(b"Content-Length: 2\r\n\r\n{}"), None);
+    }
+
+    #[test]
+    fn what_follows_the_last_frame_is_not_lost() {
+        let mut decoder = FrameDecoder::with_framing(Framing::Ndjson);
+        decoder.push(b"{}\n\x01\x00\x00");
+        assert_eq!(decoder.next(), Some(Ok("{}")));
+        assert_eq!(decoder.into_rest(), b"\x01\x00\x00");
+    }
+
+    #[test]
+    fn newlines_between_tokens_do_not_break_a_line() {
+        let mut out = vec![];
+        encode(Framing::Ndjson, "{\n\"a\": 1\r\n}", &mut out).unwrap();
+        assert_eq!(out, b"{ \"a\": 1\r }\n");
+        assert_eq!(
+            encode(Framing::Ndjson, &"x".repeat(FRAME_CAP + 1), &mut out),
+            Err(FrameError::TooLarge)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_texts_survive_any_cuts(
+            texts in prop::collection::vec("[ -~é€😀]{1,40}", 0..8),
+            lsp in any::<bool>(),
+            cuts in prop::collection::vec(1..9usize, 1..5),
+        ) {
+            let framing = if lsp { Framing::ContentLength } else { Framing::Ndjson };
+            // The first byte of a line must not look like a header; blank lines are no frames.
+            let texts: Vec<String> = texts.into_iter().map(|text| format!("[{text}]")).collect();
+            let mut stream = vec![];
+            for text in &texts {
+                encode(framing, text, &mut stream).unwrap();
+            }
+            let (mut decoder, mut found, mut at) = (FrameDecoder::new(), vec![], 0);
+            for cut in cuts.iter().cycle() {
+                if at >= stream.len() {
+                    break;
+                }
+                let end = (at + cut).min(stream.len());
+                decoder.push(&stream[at..end]);
+                drain(&mut decoder, &mut found);
+                at = end;
+            }
+            prop_assert_eq!(found, texts.into_iter().map(Ok).collect::<Vec<Read>>());
+        }
+
+        #[test]
+        fn any_bytes_read_the_same_however_cut(
+            mut bytes in prop::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(b':'), any::<u8>()], 0..120),
+            lsp in any::<bool>(),
+            cut in 0..120usize,
+        ) {
+            if lsp {
+                bytes = [b"Content-Length: 3\r\n\r\n", &bytes[..]].concat();
+            }
+            let cut = cut.min(bytes.len());
+            prop_assert_eq!(read(&[&bytes]), read(&[&bytes[..cut], &bytes[cut..]]));
+        }
+    }
+}

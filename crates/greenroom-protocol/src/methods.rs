@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::Empty;
 use crate::api::event::{ChangedPush, EventPush, ExitedPush, OutputPush};
-use crate::api::input::{InputParams, InputResult};
-use crate::api::screen::{Snapshot, SnapshotParams, TranscriptParams, TranscriptResult};
+use crate::api::screen::Snapshot;
 use crate::api::server::*;
 use crate::api::session::*;
 use crate::fault::FAULTS;

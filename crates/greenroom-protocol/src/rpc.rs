@@ -64,7 +64,7 @@ pub enum Incoming<'a> {
 }
 
 /// One message, or what is wrong with it.
-pub type Item<'a> = Result<Message<'a>, Rejected>;
+pub type Item<'a> = Result<Message<'a>, Box<Rejected>>;
 
 /// A malformed message: answer `fault` to `id`.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,7 +142,12 @@ pub fn parse(text: &str) -> Incoming<'_> {
 }
 
 fn reject<'a>(kind: FaultKind, message: String) -> Incoming<'a> {
-    Incoming::One(Err(Rejected { id: Id::Null, fault: Fault::new(kind, message) }))
+    Incoming::One(Err(rejected(Id::Null, kind, message)))
+}
+
+fn rejected(id: Id, kind: FaultKind, message: impl Into<String>) -> Box<Rejected> {
+    let fault = Fault::new(kind, message);
+    Box::new(Rejected { id, fault })
 }
 
 /// Every member raw, so that one of a wrong type does not hide the id.
@@ -156,27 +161,31 @@ struct Envelope<'a> {
     method: Option<&'a RawValue>,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+}
+
+/// A result of `null` is a result: an `Option` alone would take it for none.
+fn present<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&'a RawValue>::deserialize(deserializer).map(Some)
 }
 
 fn parse_item(text: &str) -> Item<'_> {
     let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| {
         let kind = if error.is_data() { FaultKind::InvalidRequest } else { FaultKind::Parse };
         let what = if error.is_data() { "a frame as a request" } else { "a frame as JSON" };
-        Rejected { id: Id::Null, fault: Fault::new(kind, format!("cannot read {what}: {error}")) }
+        rejected(Id::Null, kind, format!("cannot read {what}: {error}"))
     })?;
     let (id, id_is_wrong) = match envelope.id.map(|raw| serde_json::from_str::<Id>(raw.get())) {
         None => (Id::Null, false),
         Some(Ok(id)) => (id, false),
         Some(Err(_)) => (Id::Null, true),
     };
-    let invalid = |message: &str| Rejected {
-        id: id.clone(),
-        fault: Fault::new(FaultKind::InvalidRequest, message),
-    };
+    let invalid = |message: &str| rejected(id.clone(), FaultKind::InvalidRequest, message);
     if id_is_wrong {
         return Err(invalid("id must be a number, a string or null"));
     }
@@ -313,4 +322,152 @@ pub fn encode_fault(id: &Id, fault: &Fault) -> String {
 /// The text of a batch reply from the texts of its items; `None` when there is nothing to answer.
 pub fn encode_batch(items: &[String]) -> Option<String> {
     (!items.is_empty()).then(|| format!("[{}]", items.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn one(text: &str) -> Item<'_> {
+        match parse(text) {
+            Incoming::One(item) => item,
+            Incoming::Batch(items) => panic!("a batch of {}", items.len()),
+        }
+    }
+
+    fn refused(text: &str) -> (Id, FaultKind) {
+        let Rejected { id, fault } = *one(text).unwrap_err();
+        (id, fault.kind())
+    }
+
+    #[test]
+    fn requests_and_notifications() {
+        let Ok(Message::Request(request)) =
+            one(r#"{"jsonrpc":"2.0","id":"a","method":"x.y","params":{"k":1}}"#)
+        else {
+            panic!("not a request")
+        };
+        assert_eq!((request.id, &*request.method), (Id::Text("a".into()), "x.y"));
+        assert!(matches!(request.method, Cow::Borrowed(_)), "no copy");
+        assert_eq!(request.params.unwrap().get(), r#"{"k":1}"#);
+        for text in [
+            r#"{"jsonrpc":"2.0","method":"x"}"#,
+            r#" {"jsonrpc":"2.0","id":null,"method":"x","params":null}"#,
+        ] {
+            let Ok(Message::Notification(push)) = one(text) else {
+                panic!("not a notification: {text}")
+            };
+            assert!(push.params.is_none());
+        }
+        let Ok(Message::Request(request)) = one(r#"{"jsonrpc":"2.0","id":1.5,"method":"a\u0062"}"#)
+        else {
+            panic!("not a request")
+        };
+        assert_eq!((request.id.to_string().as_str(), &*request.method), ("1.5", "ab"));
+    }
+
+    #[test]
+    fn replies() {
+        let Ok(Message::Response(reply)) = one(r#"{"jsonrpc":"2.0","id":7,"result":null}"#) else {
+            panic!("not a reply")
+        };
+        assert_eq!((reply.id, reply.outcome.unwrap().get()), (Id::from(7), "null"));
+        let text = encode_fault(&Id::from(8), &Fault::unknown_session("s9"));
+        let Ok(Message::Response(reply)) = one(&text) else { panic!("not a reply") };
+        assert_eq!(reply.outcome.unwrap_err().kind(), FaultKind::UnknownSession);
+    }
+
+    #[test]
+    fn malformed_frames_are_told_apart_and_keep_their_id() {
+        assert_eq!(refused("{"), (Id::Null, FaultKind::Parse));
+        assert_eq!(refused(""), (Id::Null, FaultKind::Parse));
+        assert_eq!(refused("nonsense"), (Id::Null, FaultKind::Parse));
+        assert_eq!(refused("[1,"), (Id::Null, FaultKind::Parse));
+        assert_eq!(refused("{} {}"), (Id::Null, FaultKind::Parse));
+        assert_eq!(refused("42"), (Id::Null, FaultKind::InvalidRequest));
+        assert_eq!(refused("[]"), (Id::Null, FaultKind::InvalidRequest));
+        let invalid = |text: &str| {
+            assert_eq!(refused(text), (Id::from(3), FaultKind::InvalidRequest), "{text}")
+        };
+        invalid(r#"{"id":3,"method":"x"}"#);
+        invalid(r#"{"jsonrpc":"1.0","id":3,"method":"x"}"#);
+        invalid(r#"{"jsonrpc":2,"id":3,"method":"x"}"#);
+        invalid(r#"{"jsonrpc":"2.0","id":3}"#);
+        invalid(r#"{"jsonrpc":"2.0","id":3,"method":4}"#);
+        invalid(r#"{"jsonrpc":"2.0","id":3,"method":"x","params":4}"#);
+        assert_eq!(
+            refused(r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#),
+            (Id::Null, FaultKind::InvalidRequest)
+        );
+    }
+
+    #[test]
+    fn batches_judge_each_item_alone() {
+        let Incoming::Batch(items) =
+            parse(r#"[{"jsonrpc":"2.0","id":1,"method":"x"}, 5, {"jsonrpc":"2.0","method":"y"}]"#)
+        else {
+            panic!("not a batch")
+        };
+        assert!(matches!(&items[0], Ok(Message::Request(_))));
+        assert!(
+            matches!(&items[1], Err(rejected) if rejected.fault.kind() == FaultKind::InvalidRequest)
+        );
+        assert!(matches!(&items[2], Ok(Message::Notification(_))));
+        let long = format!("[{}1]", "1,".repeat(BATCH_CAP));
+        assert_eq!(refused(&long), (Id::Null, FaultKind::TooLarge));
+        assert_eq!(encode_batch(&[]), None);
+        assert_eq!(encode_batch(&["1".into(), "2".into()]).unwrap(), "[1,2]");
+    }
+
+    #[test]
+    fn deep_json_is_refused_wherever_it_hides() {
+        let nest = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let request =
+            |params: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#);
+        assert!(one(&request(&nest(DEPTH_CAP - 1))).is_ok());
+        assert_eq!(refused(&request(&nest(DEPTH_CAP))).1, FaultKind::Parse);
+        assert_eq!(refused(&nest(1_000_000)).1, FaultKind::Parse);
+        assert_eq!(refused(&"[{\"a\":".repeat(1_000_000)).1, FaultKind::Parse);
+        // Brackets in texts are texts.
+        let text = request(&format!(r#"{{"a":"\"{}\\"}}"#, "[".repeat(1000)));
+        assert!(one(&text).is_ok());
+        // What the scan lets through, the parser bears or refuses by itself.
+        let deep = format!("{}1{}", "[".repeat(127), "]".repeat(127));
+        assert!(serde_json::from_str::<serde_json::Value>(&deep).is_ok());
+        assert!(serde_json::from_str::<serde_json::Value>(&format!("[{deep}]")).is_err());
+    }
+
+    #[test]
+    fn params_errors_name_the_trouble() {
+        #[derive(Debug, Deserialize)]
+        struct P {
+            #[expect(dead_code, reason = "only decoded")]
+            n: u8,
+        }
+        let raw = RawValue::from_string(r#"{"n":"x"}"#.into()).unwrap();
+        let fault = params::<P>(Some(&raw)).unwrap_err();
+        assert_eq!(fault.message, "invalid params: invalid type: string \"x\", expected u8");
+        assert_eq!(params::<P>(None).unwrap_err().message, "invalid params: missing field `n`");
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = encode_request(&Id::from(5), "a.b", &serde_json::json!({"k": [1]})).unwrap();
+        let Ok(Message::Request(request)) = one(&text) else { panic!("not a request") };
+        assert_eq!((request.id, request.params.unwrap().get()), (Id::from(5), r#"{"k":[1]}"#));
+        let text = encode_notification(CANCEL_METHOD, &CancelParams { id: Id::from(5) }).unwrap();
+        let Ok(Message::Notification(push)) = one(&text) else { panic!("not a notification") };
+        assert_eq!(params::<CancelParams>(push.params).unwrap().id, Id::from(5));
+        let text = encode_result(&Id::Text("q".into()), &[1]).unwrap();
+        assert_eq!(text, r#"{"jsonrpc":"2.0","id":"q","result":[1]}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics(text in r#"[\[\]{}":,0-9a-z\\ ]{0,60}"#) {
+            let _ = parse(&text);
+        }
+    }
 }

@@ -4,12 +4,15 @@
 //! wrong types. Outbound optional fields are left out when empty.
 //! Absent on purpose: behaviour. The daemon gives these types their meaning.
 
+pub mod control;
 pub mod event;
 pub mod input;
 pub mod matcher;
 pub mod screen;
 pub mod server;
 pub mod session;
+pub mod stream;
+pub mod wait;
 
 use base64::Engine as _;
 use schemars::JsonSchema;

@@ -1,4 +1,6 @@
-//! The `session` group except input, screens and matchers, which have their own files.
+//! The `session` group: making, listing and describing sessions.
+//!
+//! The other methods of the group have their own files and are named from here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,8 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::OneOrMany;
-use super::matcher::{Matcher, Outcome};
-use super::screen::{Size, Snapshot, SnapshotFormat, TranscriptFormat};
+pub use super::control::*;
+pub use super::input::{InputParams, InputResult};
+use super::screen::Size;
+pub use super::screen::{SnapshotParams, TranscriptParams, TranscriptResult};
+pub use super::stream::*;
+pub use super::wait::*;
 use crate::time::Timestamp;
 
 /// Params of `session.create`. The program is `command`, else `program` with `args`, else the
@@ -339,10 +345,11 @@ impl fmt::Display for ExitStatus {
 }
 
 /// Whether output is being kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Recording {
     /// Everything is written.
+    #[default]
     On,
     /// The disk refused; the session goes on and a gap marks what is missing.
     Paused {
@@ -351,12 +358,6 @@ pub enum Recording {
         /// Since when.
         since: Timestamp,
     },
-}
-
-impl Default for Recording {
-    fn default() -> Recording {
-        Recording::On
-    }
 }
 
 /// An attached client.
@@ -378,423 +379,6 @@ pub struct ClientEntry {
     pub size: Option<Size>,
     /// Since when.
     pub attached_at: Timestamp,
-}
-
-/// Params of `session.wait`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WaitParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// What to wait for.
-    pub matcher: Matcher,
-    /// For how long.
-    #[serde(default = "WaitParams::default_timeout")]
-    pub timeout_ms: u64,
-    /// A name to cancel it by from any connection; must be free.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_id: Option<String>,
-    /// The screen in the result: true (cells), false (none), or a format.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub snapshot: Option<SnapshotChoice>,
-    /// Scope of the whole matcher, the same as its own `since`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<u64>,
-    /// Hide secrets.
-    #[serde(default = "super::yes")]
-    pub redact: bool,
-}
-
-impl WaitParams {
-    /// When `timeout_ms` is not given.
-    pub const DEFAULT_TIMEOUT_MS: u64 = 30_000;
-    /// Longest wait: a day; a forgotten one must end.
-    pub const MAX_TIMEOUT_MS: u64 = 86_400_000;
-
-    /// Waits half a minute for this.
-    pub fn new(session: impl Into<String>, matcher: impl Into<Matcher>) -> WaitParams {
-        WaitParams {
-            session: session.into(),
-            matcher: matcher.into(),
-            timeout_ms: WaitParams::DEFAULT_TIMEOUT_MS,
-            wait_id: None,
-            snapshot: None,
-            since: None,
-            redact: true,
-        }
-    }
-
-    /// The form of the screen in the result, if any.
-    pub fn snapshot_format(&self) -> Option<SnapshotFormat> {
-        match self.snapshot {
-            None | Some(SnapshotChoice::Flag(true)) => Some(SnapshotFormat::Cells),
-            Some(SnapshotChoice::Flag(false)) => None,
-            Some(SnapshotChoice::Format(format)) => Some(format),
-        }
-    }
-
-    fn default_timeout() -> u64 {
-        WaitParams::DEFAULT_TIMEOUT_MS
-    }
-}
-
-/// Whether to return the screen, or in which form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum SnapshotChoice {
-    /// Every cell, or none.
-    Flag(bool),
-    /// In this form.
-    Format(SnapshotFormat),
-}
-
-/// Result of `session.wait`. A wait that does not match is a fault, never a result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WaitResult {
-    /// Always true.
-    pub matched: bool,
-    /// The sequence number at which it held.
-    pub sequence: u64,
-    /// How long it took.
-    pub elapsed_ms: u64,
-    /// The screen that matched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub snapshot: Option<Snapshot>,
-    /// The end of the output.
-    #[serde(default)]
-    pub transcript_tail: String,
-    /// Which condition held.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<Outcome>,
-    /// How long nothing visible had changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stable_for_ms: Option<u64>,
-    /// How the process ended, if it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit: Option<ExitStatus>,
-    /// As given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_id: Option<String>,
-}
-
-/// Params of `session.cancel_wait`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CancelWaitParams {
-    /// As given to `session.wait`.
-    pub wait_id: String,
-}
-
-/// Result of `session.cancel_wait`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CancelWaitResult {
-    /// False if no such wait is in flight.
-    pub cancelled: bool,
-    /// Whose wait it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
-    /// As given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_id: Option<String>,
-}
-
-/// Params of `session.resize`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ResizeParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// Lines.
-    pub rows: u16,
-    /// Columns.
-    pub cols: u16,
-    /// 0 = unknown.
-    #[serde(default)]
-    pub pixel_width: u16,
-    /// 0 = unknown.
-    #[serde(default)]
-    pub pixel_height: u16,
-}
-
-/// Result of `session.resize`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ResizeResult {
-    /// Always true.
-    pub resized: bool,
-}
-
-/// Params of `session.kill`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct KillParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// The first signal; without it HUP then TERM. KILL follows after the grace.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signal: Option<SignalName>,
-    /// Time between the first signal and KILL.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grace_ms: Option<u64>,
-}
-
-/// Result of `session.kill`, sent when the process has ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct KillResult {
-    /// Always true.
-    pub killed: bool,
-    /// How it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit: Option<ExitStatus>,
-    /// It had ended before.
-    #[serde(default, skip_serializing_if = "super::is_false")]
-    pub already_ended: bool,
-}
-
-/// Result of `session.close`: ended and forgotten, its recording deleted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CloseResult {
-    /// Always true.
-    pub closed: bool,
-}
-
-/// Params of `session.close`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CloseParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// Refuse (`conflict`) while its process lives.
-    #[serde(default)]
-    pub if_ended: bool,
-}
-
-/// Params of `session.rename`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RenameParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// The new name; must be free.
-    pub name: String,
-}
-
-/// Result of `session.rename`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RenameResult {
-    /// Always true.
-    pub renamed: bool,
-    /// Its id.
-    pub session: String,
-    /// Its name now.
-    pub name: String,
-}
-
-/// A signal by name (`term`, `SIGTERM`, `user1`) or number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum SignalName {
-    /// In any case, with or without `SIG`.
-    Name(String),
-    /// As the system counts.
-    Number(i32),
-}
-
-impl SignalName {
-    /// The name without `SIG`, in upper case; `user1` and `user2` as the system calls them.
-    pub fn canonical(&self) -> Option<String> {
-        let SignalName::Name(name) = self else { return None };
-        let upper = name.trim().to_ascii_uppercase();
-        let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
-        Some(match bare {
-            "USER1" => "USR1".to_owned(),
-            "USER2" => "USR2".to_owned(),
-            bare => bare.to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for SignalName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SignalName::Name(name) => f.write_str(name),
-            SignalName::Number(number) => number.fmt(f),
-        }
-    }
-}
-
-/// Whom a signal goes to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SignalTarget {
-    /// The program that was started.
-    Leader,
-    /// Its process group.
-    #[default]
-    Group,
-    /// The group in the foreground of the terminal.
-    Foreground,
-}
-
-/// Params of `session.signal`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SignalParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// Which.
-    pub signal: SignalName,
-    /// Whom.
-    #[serde(default)]
-    pub to: SignalTarget,
-}
-
-/// Result of `session.signal`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SignalResult {
-    /// Always true.
-    pub signalled: bool,
-}
-
-/// Params of `session.attach`: the connection carries attach frames after the reply.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AttachParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// Input and resize frames are ignored.
-    #[serde(default)]
-    pub read_only: bool,
-    /// Of the client's window; without it the client has no say in the size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<Size>,
-    /// Go on after this sequence number if it is recent enough; else, and without it, a keyframe
-    /// comes first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<u64>,
-    /// What the client calls itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client: Option<String>,
-    /// Detach everybody else.
-    #[serde(default)]
-    pub exclusive: bool,
-}
-
-/// Result of `session.attach`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AttachResult {
-    /// Its id.
-    pub session: String,
-    /// The name of this client, such as `c2`.
-    pub client: String,
-    /// The sequence number now.
-    pub seq: u64,
-    /// Of the terminal now.
-    pub size: Size,
-    /// As asked.
-    #[serde(default)]
-    pub read_only: bool,
-}
-
-/// Params of `session.subscribe`: output is pushed as `session.output`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct OutputSubscribeParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// Output from this sequence number on; without it only new output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<u64>,
-    /// Form of the output.
-    #[serde(default)]
-    pub format: TranscriptFormat,
-}
-
-/// Result of `session.subscribe`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct OutputSubscribeResult {
-    /// Names the pushes; end it with `server.unsubscribe`.
-    pub subscription: String,
-    /// Its id.
-    pub session: String,
-    /// The pushes begin here.
-    pub seq: u64,
-}
-
-/// Params of `session.mark`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct MarkParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// Put into the recording here.
-    pub label: String,
-}
-
-/// Result of `session.mark`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct MarkResult {
-    /// Always true.
-    pub marked: bool,
-    /// Where it was put.
-    pub sequence: u64,
-}
-
-/// Params of `session.replay`: the screen at a past moment of the recording.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ReplayParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// After this much time since the session started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_ms: Option<u64>,
-    /// After this much output.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_seq: Option<u64>,
-    /// Form of the screen.
-    #[serde(default)]
-    pub format: SnapshotFormat,
-}
-
-/// Result of `session.replay`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ReplayResult {
-    /// The screen then.
-    pub snapshot: Snapshot,
-    /// The moment found, since the session started.
-    pub at_ms: u64,
-    /// Length of the whole recording.
-    pub duration_ms: u64,
-}
-
-/// The form of an export.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ExportFormat {
-    /// asciicast v3.
-    #[default]
-    #[serde(rename = "asciicast-v3", alias = "asciicast", alias = "cast")]
-    AsciicastV3,
-    /// Output without escape sequences.
-    #[serde(rename = "text")]
-    Text,
-}
-
-/// Params of `session.export`: the recording as a file, in pages.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ExportParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-    /// Form of the file.
-    #[serde(default)]
-    pub format: ExportFormat,
-    /// Of the page before; without it from the beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
-    /// Most bytes of this page, roughly.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_bytes: Option<u64>,
-}
-
-/// Result of `session.export`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ExportResult {
-    /// A piece of the file: join them.
-    pub data: String,
-    /// Ask for the next page with this; absent at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
-    /// Output from the start of the session that is no longer kept.
-    #[serde(default)]
-    pub dropped: u64,
 }
 
 #[cfg(test)]
@@ -846,25 +430,5 @@ mod tests {
         let again: ListResult =
             serde_json::from_value(serde_json::to_value(&list).unwrap()).unwrap();
         assert_eq!(again, list);
-    }
-
-    #[test]
-    fn wait_defaults() {
-        let wait: WaitParams =
-            serde_json::from_value(json!({"session": "s1", "matcher": {"type": "process_exited"}}))
-                .unwrap();
-        assert_eq!(wait.timeout_ms, 30_000);
-        assert_eq!(wait.snapshot_format(), Some(SnapshotFormat::Cells));
-        let choice = |value| serde_json::from_value::<SnapshotChoice>(value).unwrap();
-        assert_eq!(choice(json!(false)), SnapshotChoice::Flag(false));
-        assert_eq!(choice(json!("text")), SnapshotChoice::Format(SnapshotFormat::Text));
-    }
-
-    #[test]
-    fn signals_by_any_name() {
-        let canonical = |name: &str| SignalName::Name(name.into()).canonical().unwrap();
-        assert_eq!(canonical("sigterm"), "TERM");
-        assert_eq!(canonical("user1"), "USR1");
-        assert_eq!(canonical("HUP"), "HUP");
     }
 }
