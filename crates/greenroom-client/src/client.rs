@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// Calls a method by name. Dropping the future cancels the call.
-    pub async fn call<P: Serialize, R: DeserializeOwned>(
+    pub async fn call<P: Serialize + Sync, R: DeserializeOwned>(
         &self,
         method: &str,
         params: &P,
@@ -157,7 +157,7 @@ impl Client {
         &self,
         method: &str,
         limit: Option<Duration>,
-        params: &dyn Fn(Duration) -> P,
+        params: &(dyn Fn(Duration) -> P + Sync),
     ) -> Result<R, ClientError>
     where
         P: Serialize,
@@ -178,7 +178,7 @@ impl Client {
     async fn call_until_answered<P: Serialize>(
         &self,
         method: &str,
-        params: &dyn Fn(Duration) -> P,
+        params: &(dyn Fn(Duration) -> P + Sync),
     ) -> Result<Box<serde_json::value::RawValue>, ClientError> {
         let safe = methods::find(method).is_some_and(|row| row.repeat == Repeat::Safe);
         let start = Instant::now();
