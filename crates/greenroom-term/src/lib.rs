@@ -5,13 +5,18 @@
 //! Deliberately absent: PTYs, files, time, other crates of the workspace. This is a leaf.
 
 mod frame;
+mod front;
+mod guest;
 mod input_modes;
+mod keyframe;
 mod keys;
 mod mark;
 mod mouse;
+mod palette;
 mod paste;
 mod screen;
 mod size;
+mod state;
 
 pub use frame::{Color, Cursor, CursorShape, Frame, Row, Run, Style, Underline};
 pub use input_modes::{InputModes, MouseEncoding, MouseMode, kitty};

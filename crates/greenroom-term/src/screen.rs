@@ -5,23 +5,25 @@
 //! Deliberately absent: scrollback of the live screen (a view of the journal) and timers (whoever
 //! reads decides how long a synchronized update may hold it back).
 
-use alacritty_terminal::Term;
-use alacritty_terminal::event::VoidListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use alacritty_terminal::grid::Dimensions;
-use alacritty_terminal::term::test::TermSize;
-use alacritty_terminal::term::{Config, TermMode};
-use vte::ansi::Processor;
+use alacritty_terminal::index::Line;
+use alacritty_terminal::term::TermMode;
+use vte::ansi::CursorShape as AnsiShape;
 
 use crate::frame::{self, Cursor, CursorShape, Frame, Row};
+use crate::front::Front;
 use crate::input_modes::InputModes;
+use crate::keyframe;
 use crate::mark::Mark;
 use crate::size::Size;
 
 /// A terminal without a window.
 pub struct Screen {
-    term: Term<VoidListener>,
-    processor: Processor,
+    front: Front,
     changes: u64,
+    broken: bool,
 }
 
 impl Screen {
@@ -30,66 +32,63 @@ impl Screen {
         Screen::with_history(size, 0)
     }
 
-    /// A blank screen that keeps `lines` of history: for scrollback views.
+    /// A blank screen that keeps `lines` of history: for scrollback views. Slower: nothing may be
+    /// skipped.
     pub fn with_history(size: Size, lines: usize) -> Screen {
-        let config = Config { scrolling_history: lines, ..Config::default() };
-        let size = TermSize::new(usize::from(size.cols()).max(2), size.rows().into());
-        Screen {
-            term: Term::new(config, &size, VoidListener),
-            processor: Processor::new(),
-            changes: 0,
-        }
+        Screen { front: Front::new(size, lines), changes: 0, broken: false }
     }
 
     /// Takes what the program wrote. Never panics: a panic of the guest makes the screen
     /// [broken](Screen::is_broken).
     pub fn feed(&mut self, bytes: &[u8]) {
-        self.processor.advance(&mut self.term, bytes);
-        self.changes += 1;
+        self.guarded(|front| front.feed(bytes));
     }
 
-    /// The guest panicked: the screen shows what it last had and takes no more bytes. Rebuild it
-    /// from the journal.
+    /// The guest panicked: the screen takes no more bytes. Rebuild it from the journal.
     pub fn is_broken(&self) -> bool {
-        false
+        self.broken
     }
 
     /// Changes the size; long lines of the primary screen are wrapped anew.
     pub fn resize(&mut self, size: Size) {
-        self.term.resize(TermSize::new(usize::from(size.cols()).max(2), size.rows().into()));
-        self.changes += 1;
+        self.guarded(|front| front.resize(size));
     }
 
     /// An escape stream that makes a new screen of the same size equal to this one.
     pub fn keyframe(&self) -> Vec<u8> {
-        self.text().replace('\n', "\r\n").into_bytes()
+        keyframe::write(&self.front)
     }
 
-    /// A new screen from a keyframe.
+    /// A new screen from a keyframe. Replies and marks that the keyframe caused are dropped: they
+    /// were given when it was live.
     pub fn restore(size: Size, keyframe: &[u8]) -> Screen {
         let mut screen = Screen::new(size);
+        screen.front.set_restoring(true);
         screen.feed(keyframe);
+        screen.front.set_restoring(false);
+        screen.take_replies();
+        screen.take_marks();
         screen
     }
 
     /// What the terminal answers to the program since the last call.
     pub fn take_replies(&mut self) -> Vec<u8> {
-        Vec::new()
+        self.front.take_replies()
     }
 
-    /// What the program said beside its picture since the last call.
+    /// What the program said beside its picture since the last call; bounded, oldest lost first.
     pub fn take_marks(&mut self) -> Vec<Mark> {
-        Vec::new()
+        self.front.marks.take()
     }
 
-    /// A number that grows when something visible changed.
+    /// A number that grows when something visible may have changed.
     pub fn visible_changes(&self) -> u64 {
         self.changes
     }
 
     /// The program is in the middle of a frame (`CSI ? 2026 h`): readers wait.
     pub fn in_sync_update(&self) -> bool {
-        false
+        self.front.state.sync_update
     }
 
     /// The whole screen, typed.
@@ -100,20 +99,20 @@ impl Screen {
             alternate: self.alternate(),
             title: self.title().map(str::to_owned),
             modes: self.input_modes(),
-            rows: frame::rows(self.term.grid(), 0, self.term.screen_lines() as i32),
+            rows: frame::rows(self.front.guest.grid(), 0, self.front.guest.rows() as i32),
         }
     }
 
     /// The rows joined by newlines; blanks at the end of rows and empty rows at the end are left
     /// out.
     pub fn text(&self) -> String {
+        let grid = self.front.guest.grid();
         let mut text = String::new();
-        for line in 0..self.term.screen_lines() {
+        for line in 0..self.front.guest.rows() {
             if line > 0 {
                 text.push('\n');
             }
-            let line = alacritty_terminal::index::Line(line as i32);
-            frame::push_row_text(&self.term.grid()[line], &mut text);
+            frame::push_row_text(&grid[Line(line as i32)], &mut text);
         }
         text.truncate(text.trim_end_matches('\n').len());
         text
@@ -125,40 +124,76 @@ impl Screen {
         let from = from.min(kept);
         let to = from.saturating_add(count).min(kept);
         let line = |index: usize| index as i32 - kept as i32;
-        frame::rows(self.term.grid(), line(from), line(to))
+        frame::rows(self.primary(), line(from), line(to))
     }
 
     /// Number of rows of history.
     pub fn history_len(&self) -> usize {
-        self.term.history_size()
+        self.primary().history_size()
     }
 
     /// How keys, pastes and the mouse are to be encoded now.
     pub fn input_modes(&self) -> InputModes {
-        InputModes::default()
+        let state = &self.front.state;
+        let has = |mode| self.front.guest.term.mode().contains(mode);
+        InputModes {
+            app_cursor: has(TermMode::APP_CURSOR),
+            app_keypad: has(TermMode::APP_KEYPAD),
+            bracketed_paste: has(TermMode::BRACKETED_PASTE),
+            focus: has(TermMode::FOCUS_IN_OUT),
+            kitty_flags: state.keyboard_flags(self.alternate()),
+            modify_other_keys: state.modify_other_keys,
+            mouse: state.mouse,
+            mouse_encoding: state.mouse_encoding,
+            alternate_scroll: has(TermMode::ALTERNATE_SCROLL),
+            backarrow: state.backarrow,
+        }
     }
 
     pub fn title(&self) -> Option<&str> {
-        None
+        self.front.state.title.as_deref()
     }
 
     pub fn cursor(&self) -> Cursor {
-        let point = self.term.grid().cursor.point;
+        let point = self.front.guest.grid().cursor.point;
+        let shape = self.front.state.cursor_style.map(|style| style.shape);
         Cursor {
             row: point.line.0 as u16,
             col: point.column.0 as u16,
-            visible: self.term.mode().contains(TermMode::SHOW_CURSOR),
-            shape: CursorShape::default(),
+            visible: self.front.guest.term.mode().contains(TermMode::SHOW_CURSOR),
+            shape: match shape {
+                Some(AnsiShape::Underline) => CursorShape::Underline,
+                Some(AnsiShape::Beam) => CursorShape::Bar,
+                _ => CursorShape::Block,
+            },
         }
     }
 
     /// The size of the grid: at least two columns, since a wide character needs them.
     pub fn size(&self) -> Size {
-        Size::new(self.term.columns() as u16, self.term.screen_lines() as u16).unwrap_or_default()
+        Size::new(self.front.guest.cols() as u16, self.front.guest.rows() as u16)
+            .expect("the grid was made from a size")
     }
 
     /// The program is on the alternate screen.
     pub fn alternate(&self) -> bool {
-        self.term.mode().contains(TermMode::ALT_SCREEN)
+        self.front.guest.on_alternate()
+    }
+
+    fn primary(&self) -> &alacritty_terminal::grid::Grid<alacritty_terminal::term::cell::Cell> {
+        self.front.guest.parked().unwrap_or(self.front.guest.grid())
+    }
+
+    /// The guest is a guest: its panic costs this screen, not the process.
+    fn guarded(&mut self, act: impl FnOnce(&mut Front)) {
+        if self.broken {
+            return;
+        }
+        // Whatever the panic left behind is never fed again, only read or thrown away.
+        let done = catch_unwind(AssertUnwindSafe(|| act(&mut self.front)));
+        self.broken = done.is_err();
+        if std::mem::take(&mut self.front.touched) || self.broken {
+            self.changes += 1;
+        }
     }
 }

@@ -1,0 +1,257 @@
+//! Text into cells.
+//!
+//! In: runs of printable characters. Out: written cells, the cursor moved, exactly as the guest's
+//! `input` would have done it character by character. Whatever is not plain (insert mode, no
+//! autowrap, line drawing, halves of wide characters in the way) goes through `input` itself.
+//! Deliberately absent: the guest's damage tracking; nobody reads it.
+
+use alacritty_terminal::index::Column;
+use alacritty_terminal::term::cell::{Cell, Flags};
+use unicode_width::UnicodeWidthChar;
+use vte::ansi::Handler;
+
+use super::Front;
+use super::rules::Rule;
+use super::utf8::{self, Decoded};
+
+/// Combining marks in one cell. Far more than any script stacks; the guest has no limit and would
+/// keep 34 MB in a cell.
+pub(crate) const MAX_MARKS: usize = 32;
+
+const WIDE_HALVES: Flags = Flags::WIDE_CHAR.union(Flags::WIDE_CHAR_SPACER);
+
+impl Front {
+    /// Printable ASCII, at least one byte.
+    pub(super) fn print_ascii(&mut self, run: &[u8]) {
+        self.touched = true;
+        self.state.last_char = run.last().map(|&b| char::from(b));
+        if self.plain_printing() || !self.rules.hold(Rule::PlainPrinting) {
+            self.write(run.len(), run.iter().map(|&b| char::from(b)));
+        } else {
+            for &byte in run {
+                self.guest.term.input(char::from(byte));
+            }
+        }
+    }
+
+    /// Text that starts with a byte that is not ASCII; takes at least one byte.
+    pub(super) fn print_utf8(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        let mut narrow = ['\0'; 64];
+        let mut count = 0;
+        let plain = self.plain_printing();
+        while let Some(&byte) = bytes.get(at) {
+            let c = match byte {
+                0x20..=0x7e => char::from(byte),
+                0x80.. => match utf8::decode(&bytes[at..]) {
+                    Decoded::Char(c, _) => c,
+                    Decoded::Invalid(_) => break,
+                    Decoded::Cut => break,
+                },
+                _ => break,
+            };
+            if !plain || !is_narrow(c) {
+                break;
+            }
+            narrow[count] = c;
+            count += 1;
+            at += c.len_utf8();
+            if count == narrow.len() {
+                break;
+            }
+        }
+        if count == 0 {
+            return self.print_one(bytes);
+        }
+        self.touched = true;
+        self.state.last_char = Some(narrow[count - 1]);
+        self.write(count, narrow[..count].iter().copied());
+        at
+    }
+
+    fn print_one(&mut self, bytes: &[u8]) -> usize {
+        match utf8::decode(bytes) {
+            Decoded::Char(c, len) => {
+                self.print_char(c);
+                len
+            }
+            Decoded::Invalid(len) => {
+                // A lone byte of the C1 range is a control without effect.
+                if len > 1 || bytes[0] > 0x9f {
+                    self.print_char(char::REPLACEMENT_CHARACTER);
+                }
+                len
+            }
+            Decoded::Cut => {
+                if self.rules.hold(Rule::CutUtf8) {
+                    self.cut.extend_from_slice(bytes);
+                }
+                bytes.len()
+            }
+        }
+    }
+
+    /// Any one character.
+    pub(super) fn print_char(&mut self, c: char) {
+        if ('\u{80}'..='\u{9f}').contains(&c) {
+            return;
+        }
+        self.state.last_char = Some(c);
+        self.put(c);
+    }
+
+    /// As [`print_char`](Front::print_char), without becoming what REP repeats.
+    pub(super) fn put(&mut self, c: char) {
+        match c.width() {
+            None => {}
+            Some(0) => {
+                self.touched = true;
+                if self.marks_under_cursor() < MAX_MARKS {
+                    self.guest.term.input(c);
+                }
+            }
+            Some(2) if self.plain_printing() => {
+                self.touched = true;
+                self.write_wide(c);
+            }
+            Some(_) => {
+                self.touched = true;
+                self.guest.term.input(c);
+            }
+        }
+    }
+
+    /// Writes `count` narrow characters from the cursor on.
+    #[inline]
+    pub(super) fn write(&mut self, mut count: usize, mut chars: impl Iterator<Item = char>) {
+        let cols = self.guest.cols();
+        while count > 0 {
+            if self.guest.grid().cursor.input_needs_wrap {
+                self.wrap();
+            }
+            let grid = self.guest.term.grid_mut();
+            let col = grid.cursor.point.column.0;
+            let n = count.min(cols - col);
+            let cursor = &grid.cursor;
+            let (fg, bg, flags) = (cursor.template.fg, cursor.template.bg, cursor.template.flags);
+            let extra = cursor.template.extra.clone();
+            let line = cursor.point.line;
+            let cells = &mut grid[line][Column(col)..Column(col + n)];
+            let obstacle = cells.iter().fold(false, |any, cell| {
+                any | cell.extra.is_some() | cell.flags.intersects(WIDE_HALVES)
+            });
+            if obstacle && self.rules.hold(Rule::WideHalves) {
+                // Overwriting half a wide character changes its neighbours: the guest's business.
+                // At most this row's worth of text, then look again.
+                for _ in 0..n {
+                    if let Some(c) = chars.next() {
+                        self.guest.term.input(c);
+                    }
+                }
+                count -= n;
+                continue;
+            }
+            if extra.is_none() {
+                for (cell, c) in cells.iter_mut().zip(chars.by_ref()) {
+                    let old = std::mem::replace(cell, Cell { c, fg, bg, flags, extra: None });
+                    // Nothing to drop: `extra` was seen to be none.
+                    std::mem::forget(old);
+                }
+            } else {
+                for (cell, c) in cells.iter_mut().zip(chars.by_ref()) {
+                    *cell = Cell { c, fg, bg, flags, extra: extra.clone() };
+                }
+            }
+            let cursor = &mut grid.cursor;
+            if col + n < cols {
+                cursor.point.column = Column(col + n);
+            } else {
+                cursor.point.column = Column(cols - 1);
+                cursor.input_needs_wrap = true;
+            }
+            count -= n;
+        }
+    }
+
+    fn write_wide(&mut self, c: char) {
+        if self.guest.grid().cursor.input_needs_wrap {
+            self.wrap();
+        }
+        let cols = self.guest.cols();
+        let grid = self.guest.term.grid_mut();
+        let point = grid.cursor.point;
+        let col = point.column.0;
+        if col + 1 >= cols {
+            return self.guest.term.input(c);
+        }
+        let template = grid.cursor.template.clone();
+        let cells = &mut grid[point.line][Column(col)..Column(col + 2)];
+        if cells.iter().any(|cell| cell.flags.intersects(WIDE_HALVES)) {
+            return self.guest.term.input(c);
+        }
+        let spacer = template.flags | Flags::WIDE_CHAR_SPACER;
+        cells[0] = Cell { c, flags: template.flags | Flags::WIDE_CHAR, ..template.clone() };
+        cells[1] = Cell { c: ' ', flags: spacer, ..template };
+        let cursor = &mut grid.cursor;
+        if col + 2 < cols {
+            cursor.point.column = Column(col + 2);
+        } else {
+            cursor.point.column = Column(cols - 1);
+            cursor.input_needs_wrap = true;
+        }
+    }
+
+    /// The guest's private `wrapline`, with autowrap known to be on.
+    fn wrap(&mut self) {
+        let end = self.state.region.end;
+        let grid = self.guest.term.grid_mut();
+        grid.cursor_cell().flags.insert(Flags::WRAPLINE);
+        if grid.cursor.point.line.0 as usize + 1 >= end {
+            self.line_feed();
+        } else {
+            grid.cursor.point.line += 1;
+        }
+        let cursor = &mut self.guest.term.grid_mut().cursor;
+        cursor.point.column = Column(0);
+        cursor.input_needs_wrap = false;
+    }
+
+    /// Marks already in the cell that a combining mark would go to.
+    fn marks_under_cursor(&self) -> usize {
+        let grid = self.guest.grid();
+        let cursor = &grid.cursor;
+        let row = &grid[cursor.point.line];
+        let mut col = cursor.point.column;
+        if !cursor.input_needs_wrap {
+            col.0 = col.0.saturating_sub(1);
+        }
+        if row[col].flags.contains(Flags::WIDE_CHAR_SPACER) {
+            col.0 = col.0.saturating_sub(1);
+        }
+        row[col].zerowidth().map_or(0, <[char]>::len)
+    }
+}
+
+/// One cell wide. The common scripts are decided without the table.
+#[inline]
+fn is_narrow(c: char) -> bool {
+    match c {
+        ' '..='~' | '\u{a1}'..='\u{ac}' | '\u{ae}'..='\u{2ff}' | '\u{2500}'..='\u{257f}' => true,
+        '\u{80}'..='\u{a0}' | '\u{4e00}'..='\u{9fff}' => c == '\u{a0}',
+        _ => c.width() == Some(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortcut_agrees_with_the_table() {
+        for c in (' '..=char::MAX).filter(|&c| c != '\u{7f}') {
+            if !('\u{80}'..='\u{9f}').contains(&c) {
+                assert_eq!(is_narrow(c), c.width() == Some(1), "{c:?}");
+            }
+        }
+    }
+}

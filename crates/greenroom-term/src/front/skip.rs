@@ -1,0 +1,388 @@
+//! Fast-forward: text that scrolls off within the batch is not written.
+//!
+//! In: a batch of bytes, nothing open. Out: the same screen as a full reading.
+//!
+//! Take a stretch without *barriers*, a point P in it just after CR LF that leaves a whole screen
+//! of line feeds after it, and enough line feeds before it to stand on the bottom row. Then at P
+//! the cursor is at the bottom left, and every cell that is on the screen at P is gone at the end
+//! of the stretch. So the text before P need not be written; what it *sets* (colours, modes,
+//! titles, charsets) is applied, and reading goes on at P.
+//!
+//! A whitelist decides: sequences that only touch cells or the column are ignored, listed ones are
+//! applied, everything else is a barrier: unknown stops. A barrier is read in full and the search
+//! goes on behind it.
+//! Conditions: whole-screen scroll region, no history. Autowrap, insert mode, charsets and the
+//! alternate screen do not matter.
+
+use alacritty_terminal::index::{Column, Line};
+use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
+
+use super::Front;
+use super::csi;
+use super::rules::{Rule, Rules};
+use super::scan::Specials;
+use super::utf8::{self, Decoded};
+
+/// Stretches too short to skip in one batch before the batch is read plainly: each costs a scan.
+const MAX_SHORT: usize = 8;
+/// Sequences to apply in one stretch; more means it is not the kind of text this is for.
+const MAX_APPLIED: usize = 1024;
+/// CR LF is looked for at so many line feeds before giving up.
+const MAX_TRIES: usize = 16;
+
+/// What a sequence means for skipping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Touches only cells and the column.
+    Ignore,
+    /// SGR.
+    Sgr,
+    /// Sets something that must be set.
+    Apply,
+    Barrier,
+}
+
+/// A stretch without barriers.
+#[derive(Default)]
+struct Stretch {
+    /// Where it ends: a barrier or the end of the batch.
+    end: usize,
+    /// Sequences and shifts to apply, as ranges.
+    applied: Vec<(usize, usize)>,
+}
+
+impl Front {
+    /// Reads a batch, skipping what it can.
+    pub(super) fn skim(&mut self, bytes: &[u8]) {
+        let mut at = 0;
+        let mut short = 0;
+        while at < bytes.len() {
+            if short > MAX_SHORT {
+                return self.parse(&bytes[at..]);
+            }
+            let rest = &bytes[at..];
+            let stretch = Stretch::find(rest, self.rules);
+            match self.point_to_skip_to(rest, stretch.end) {
+                Some(point) => {
+                    self.skip(rest, point, &stretch.applied);
+                    self.parse(&rest[point..stretch.end]);
+                }
+                None => {
+                    short += 1;
+                    self.parse(&rest[..stretch.end]);
+                }
+            }
+            at += stretch.end;
+            // The barrier itself.
+            if at < bytes.len() && self.in_ground() {
+                at += self.ground(&bytes[at..]);
+            }
+            at += self.finish(&bytes[at..]);
+        }
+    }
+
+    /// P, if skipping is allowed.
+    fn point_to_skip_to(&self, bytes: &[u8], end: usize) -> Option<usize> {
+        let rows = self.guest.rows();
+        if !self.state.region_is_full(rows) && self.rules.hold(Rule::RegionFull) {
+            return None;
+        }
+        let follow = if self.rules.hold(Rule::ScreenFollows) { rows } else { rows.saturating_sub(1) };
+        let ends_line = |&lf: &usize| {
+            !self.rules.hold(Rule::AfterCrLf) || lf > 0 && bytes[lf - 1] == b'\r'
+        };
+        let lf = memrchr_iter(b'\n', &bytes[..end]).skip(follow).take(MAX_TRIES).find(ends_line)?;
+        let line = self.guest.grid().cursor.point.line.0 as usize;
+        let needed = (rows - 1).saturating_sub(line);
+        let reached = memchr_iter(b'\n', &bytes[..=lf]).take(needed).count() == needed;
+        (reached || !self.rules.hold(Rule::ReachBottom)).then_some(lf + 1)
+    }
+
+    /// Does to the state what the bytes before `point` would have done.
+    fn skip(&mut self, bytes: &[u8], point: usize, applied: &[(usize, usize)]) {
+        self.touched = true;
+        if self.rules.hold(Rule::LastChar)
+            && let Some(c) = last_printed(&bytes[..point], applied)
+        {
+            self.state.last_char = Some(c);
+        }
+        let mut from = 0;
+        for &(start, end) in applied.iter().take_while(|&&(start, _)| start < point) {
+            self.ring(&bytes[from..start]);
+            self.parse(&bytes[start..end]);
+            from = end;
+        }
+        self.ring(&bytes[from..point]);
+        if self.rules.hold(Rule::ApplySgr) {
+            self.apply_sgr(&bytes[..point]);
+        }
+        let bottom = self.guest.rows() as i32 - 1;
+        let cursor = &mut self.guest.term.grid_mut().cursor;
+        cursor.point.line = Line(bottom);
+        if self.rules.hold(Rule::CursorHome) {
+            cursor.point.column = Column(0);
+            cursor.input_needs_wrap = false;
+        }
+    }
+
+    fn ring(&mut self, text: &[u8]) {
+        if self.rules.hold(Rule::ApplyBell) && memchr(0x07, text).is_some() {
+            self.execute(0x07);
+        }
+    }
+
+    /// Only what follows the last full reset counts.
+    fn apply_sgr(&mut self, bytes: &[u8]) {
+        let mut start = bytes.len();
+        while let Some(esc) = memrchr(0x1b, &bytes[..start]) {
+            start = esc;
+            if sgr_resets(&bytes[esc..]) || !self.rules.hold(Rule::SgrSinceReset) {
+                break;
+            }
+        }
+        let mut at = start;
+        while let Some(esc) = memchr(0x1b, &bytes[at..]) {
+            at += esc;
+            let len = sequence_len(&bytes[at..]).unwrap_or(1);
+            if is_sgr(&bytes[at..at + len]) {
+                self.parse(&bytes[at..at + len]);
+            }
+            at += len;
+        }
+    }
+}
+
+impl Stretch {
+    fn find(bytes: &[u8], rules: Rules) -> Stretch {
+        let mut applied = Vec::new();
+        let mut specials = Specials::new(bytes);
+        let mut at = 0;
+        while let Some(start) = specials.next_from(at) {
+            let (class, len) = classify(&bytes[start..], rules);
+            match class {
+                Class::Ignore | Class::Sgr => {}
+                Class::Apply if applied.len() < MAX_APPLIED => applied.push((start, start + len)),
+                Class::Apply | Class::Barrier => return Stretch { end: start, applied },
+            }
+            at = start + len;
+        }
+        Stretch { end: bytes.len(), applied }
+    }
+}
+
+/// The class of what begins with ESC, SO or SI, and its length.
+#[inline]
+fn classify(bytes: &[u8], rules: Rules) -> (Class, usize) {
+    match bytes {
+        [0x0e | 0x0f, ..] if rules.hold(Rule::ApplyShift) => (Class::Apply, 1),
+        [0x0e | 0x0f, ..] => (Class::Ignore, 1),
+        [0x1b, b'[', ..] => match sequence_len(bytes) {
+            Some(len) => (classify_csi(&bytes[2..len], rules), len),
+            None => malformed(bytes, rules),
+        },
+        [0x1b, b']', ..] => classify_osc(bytes, rules),
+        // Designations of the two charsets there are.
+        [0x1b, b'(' | b')' | b'*' | b'+', b'0' | b'B', ..] => {
+            (if rules.hold(Rule::ApplyCharset) { Class::Apply } else { Class::Ignore }, 3)
+        }
+        // Keypad modes.
+        [0x1b, b'=' | b'>', ..] => (Class::Apply, 2),
+        _ => (Class::Barrier, 1),
+    }
+}
+
+fn malformed(bytes: &[u8], rules: Rules) -> (Class, usize) {
+    if rules.hold(Rule::MalformedStops) { (Class::Barrier, 1) } else { (Class::Ignore, bytes.len().min(2)) }
+}
+
+/// The length of a well-formed CSI sequence: parameters, intermediates, final byte.
+#[inline]
+fn sequence_len(bytes: &[u8]) -> Option<usize> {
+    if bytes.get(1) != Some(&b'[') {
+        return None;
+    }
+    let mut at = 2;
+    while (0x30..=0x3f).contains(bytes.get(at)?) {
+        at += 1;
+    }
+    while (0x20..=0x2f).contains(bytes.get(at)?) {
+        at += 1;
+    }
+    (0x40..=0x7e).contains(&bytes[at]).then_some(at + 1)
+}
+
+/// `body`: everything after `ESC [`.
+#[inline]
+fn classify_csi(body: &[u8], rules: Rules) -> Class {
+    let Some((&last, params)) = body.split_last() else { return Class::Barrier };
+    if last == b'm' && params.first().is_none_or(|b| (b'0'..=b';').contains(b)) {
+        // Intermediates or a private marker further on make it something else.
+        return if is_plain(params) { Class::Sgr } else { Class::Barrier };
+    }
+    match params.first() {
+        Some(&prefix @ b'<'..=b'?') => classify_private(prefix, &params[1..], last, rules),
+        _ if is_plain(params) => classify_plain(params, last, rules),
+        // Cursor style and mode reports.
+        _ => match (params.split_last(), last) {
+            (Some((b' ', number)), b'q') | (Some((b'$', number)), b'p') if is_plain(number) => {
+                Class::Apply
+            }
+            _ => Class::Barrier,
+        },
+    }
+}
+
+fn classify_plain(params: &[u8], last: u8, rules: Rules) -> Class {
+    let barrier_unless = |rule| if rules.hold(rule) { Class::Barrier } else { Class::Ignore };
+    match last {
+        b'K' | b'X' | b'@' | b'P' | b'G' | b'`' | b'C' | b'a' | b'D' | b'I' | b'Z' | b'b' => {
+            Class::Ignore
+        }
+        b'h' | b'l' if matches!(params, b"4" | b"20") => applied_mode(rules),
+        b'c' if matches!(params, b"" | b"0") => Class::Apply,
+        b'n' if params == b"5" => Class::Apply,
+        b'g' if params == b"3" => Class::Apply,
+        b't' if matches!(params.split(|&b| b == b';').next(), Some(b"14" | b"16" | b"18" | b"22" | b"23")) => {
+            Class::Apply
+        }
+        b'H' | b'f' => barrier_unless(Rule::CupStops),
+        b'A' | b'B' | b'd' | b'e' | b'E' | b'F' => barrier_unless(Rule::VerticalStops),
+        b'J' => barrier_unless(Rule::EdStops),
+        b'r' => barrier_unless(Rule::RegionStops),
+        b's' | b'u' => barrier_unless(Rule::SaveStops),
+        b'n' if params == b"6" && !rules.hold(Rule::ReportStops) => Class::Apply,
+        b'g' => barrier_unless(Rule::TabStops),
+        _ => Class::Barrier,
+    }
+}
+
+fn applied_mode(rules: Rules) -> Class {
+    if rules.hold(Rule::ApplyModes) { Class::Apply } else { Class::Ignore }
+}
+
+fn classify_private(prefix: u8, params: &[u8], last: u8, rules: Rules) -> Class {
+    match (prefix, last) {
+        (b'?', b'h' | b'l') if known_modes(params) => applied_mode(rules),
+        (b'?', b'h' | b'l') if params == b"1049" && !rules.hold(Rule::AlternateStops) => Class::Apply,
+        (b'?', b'p') => match params.split_last() {
+            Some((b'$', number)) if is_plain(number) => Class::Apply,
+            _ => Class::Barrier,
+        },
+        (b'?' | b'>' | b'<' | b'=', b'u') | (b'>' | b'?', b'm') | (b'>', b'q') | (b'>' | b'=', b'c')
+            if is_plain(params) =>
+        {
+            Class::Apply
+        }
+        _ => Class::Barrier,
+    }
+}
+
+/// Only modes that do not touch grid or cursor position.
+fn known_modes(params: &[u8]) -> bool {
+    params.split(|&b| b == b';').all(|mode| {
+        matches!(
+            mode,
+            b"1" | b"7" | b"12" | b"25" | b"1000" | b"1001" | b"1002" | b"1003" | b"1004" | b"1005"
+                | b"1006" | b"1007" | b"1042" | b"2004" | b"2026"
+        )
+    })
+}
+
+#[inline]
+fn is_plain(params: &[u8]) -> bool {
+    params.iter().all(|b| (b'0'..=b';').contains(b))
+}
+
+/// An OSC string ended by BEL or ST, without controls inside.
+fn classify_osc(bytes: &[u8], rules: Rules) -> (Class, usize) {
+    let apply = if rules.hold(Rule::ApplyOsc) { Class::Apply } else { Class::Ignore };
+    let mut at = 2;
+    loop {
+        let Some(control) = bytes[at..].iter().position(|&b| b < 0x20) else {
+            return (Class::Barrier, 1);
+        };
+        at += control;
+        match &bytes[at..] {
+            [0x07, ..] => return (apply, at + 1),
+            [0x1b, b'\\', ..] => return (apply, at + 2),
+            [b'\n', ..] if !rules.hold(Rule::OscLfStops) => at += 1,
+            _ => return (Class::Barrier, 1),
+        }
+    }
+}
+
+fn is_sgr(sequence: &[u8]) -> bool {
+    matches!(sequence, [0x1b, b'[', params @ .., b'm'] if is_plain(params))
+}
+
+/// An SGR sequence whose first parameter is 0.
+fn sgr_resets(bytes: &[u8]) -> bool {
+    csi::simple(bytes).is_some_and(|(params, last, _)| last == b'm' && params.starts_with_reset())
+}
+
+/// The last character that the text would have printed: what REP repeats.
+fn last_printed(bytes: &[u8], applied: &[(usize, usize)]) -> Option<char> {
+    // Backwards over stretches of text between sequences.
+    let mut end = bytes.len();
+    loop {
+        let start = memrchr(0x1b, &bytes[..end]).unwrap_or(0);
+        let text = match bytes.get(start) {
+            Some(0x1b) => start + whole_len(&bytes[start..], start, applied),
+            _ => start,
+        };
+        if let Some(c) = last_of_text(&bytes[text.min(end)..end]) {
+            return Some(c);
+        }
+        if start == 0 {
+            return None;
+        }
+        end = start;
+    }
+}
+
+/// The length of the well-formed sequence at `bytes`, which starts at `offset`.
+fn whole_len(bytes: &[u8], offset: usize, applied: &[(usize, usize)]) -> usize {
+    if let Some(len) = sequence_len(bytes) {
+        return len;
+    }
+    match applied.binary_search_by_key(&offset, |&(start, _)| start) {
+        Ok(found) => applied[found].1 - offset,
+        // The ST that ends an OSC string.
+        Err(_) => 2,
+    }
+}
+
+fn last_of_text(text: &[u8]) -> Option<char> {
+    let printable = text.iter().rposition(|&b| b >= 0x20)?;
+    let last = text[printable];
+    if last < 0x80 {
+        return Some(char::from(last));
+    }
+    // Read the run of bytes beyond ASCII as the full reading would.
+    let run_start = text[..printable].iter().rposition(|&b| b < 0x80).map_or(0, |at| at + 1);
+    let run = &text[run_start..=printable];
+    let mut printed = None;
+    let mut at = 0;
+    while at < run.len() {
+        // The byte after the run is ASCII: a character cut by it is one error.
+        at += match utf8::decode(&run[at..]) {
+            Decoded::Char(c, len) => {
+                if !('\u{80}'..='\u{9f}').contains(&c) {
+                    printed = Some(c);
+                }
+                len
+            }
+            Decoded::Invalid(len) => {
+                if len > 1 || run[at] > 0x9f {
+                    printed = Some(char::REPLACEMENT_CHARACTER);
+                }
+                len
+            }
+            Decoded::Cut => {
+                printed = Some(char::REPLACEMENT_CHARACTER);
+                run.len() - at
+            }
+        };
+    }
+    printed.or_else(|| last_of_text(&text[..run_start]))
+}

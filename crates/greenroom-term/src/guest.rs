@@ -1,0 +1,164 @@
+//! The guest: alacritty's grid machine, kept small and readable.
+//!
+//! In: grid operations (through [`Term`]'s public `Handler`), screen switches, size changes. Out:
+//! the active grid, the parked primary grid, the alternate screen's saved cursor.
+//!
+//! The guest always allocates both grids and lets nobody read the inactive one. Here the inactive
+//! grid inside `Term` is a dummy of two cells: the primary grid is parked in this room while the
+//! program is on the alternate screen, and the alternate grid exists only while it is shown, since
+//! entering it blanks it anyway. So an idle screen owns one grid, and a keyframe can read both.
+//! Deliberately absent: titles, keyboard stacks, colours, cursor style; see `state`.
+
+use alacritty_terminal::Term;
+use alacritty_terminal::event::VoidListener;
+use alacritty_terminal::grid::{Cursor, Dimensions, Grid};
+use alacritty_terminal::index::{Column, Line};
+use alacritty_terminal::term::cell::Cell;
+use alacritty_terminal::term::test::TermSize;
+use alacritty_terminal::term::{Config, TermMode};
+use vte::ansi::Handler;
+
+use crate::size::Size;
+
+/// A wide character needs two cells; the guest's reflow does not end on a narrower grid.
+const MIN_COLS: usize = 2;
+
+pub(crate) struct Guest {
+    pub term: Term<VoidListener>,
+    /// The primary grid while the alternate screen is shown.
+    parked: Option<Grid<Cell>>,
+    /// The alternate grid's saved cursor while the primary screen is shown.
+    alt_saved: Cursor<Cell>,
+}
+
+impl Guest {
+    pub fn new(size: Size, history: usize) -> Guest {
+        let config = Config { scrolling_history: history, ..Config::default() };
+        let mut guest = Guest {
+            term: Term::new(config, &dimensions(size), VoidListener),
+            parked: None,
+            alt_saved: Cursor::default(),
+        };
+        guest.drop_inactive();
+        guest
+    }
+
+    pub fn cols(&self) -> usize {
+        self.term.columns()
+    }
+
+    pub fn rows(&self) -> usize {
+        self.term.screen_lines()
+    }
+
+    pub fn grid(&self) -> &Grid<Cell> {
+        self.term.grid()
+    }
+
+    pub fn on_alternate(&self) -> bool {
+        self.term.mode().contains(TermMode::ALT_SCREEN)
+    }
+
+    /// The primary grid while it is not the active one.
+    pub fn parked(&self) -> Option<&Grid<Cell>> {
+        self.parked.as_ref()
+    }
+
+    pub fn parked_mut(&mut self) -> Option<&mut Grid<Cell>> {
+        self.parked.as_mut()
+    }
+
+    /// The alternate grid's saved cursor while the primary screen is shown.
+    pub fn alt_saved(&self) -> &Cursor<Cell> {
+        &self.alt_saved
+    }
+
+    pub fn enter_alternate(&mut self) {
+        if self.on_alternate() {
+            return;
+        }
+        let mut alt = Grid::new(self.rows(), self.cols(), 0);
+        let mut primary = self.switch(dummy());
+        primary.saved_cursor = primary.cursor.clone();
+        alt.cursor = primary.cursor.clone();
+        alt.saved_cursor = std::mem::take(&mut self.alt_saved);
+        alt.reset_region(..);
+        *self.term.grid_mut() = alt;
+        self.parked = Some(primary);
+    }
+
+    pub fn leave_alternate(&mut self) {
+        if let Some(primary) = self.parked.take() {
+            let alt = self.switch(primary);
+            self.alt_saved = alt.saved_cursor;
+        }
+    }
+
+    /// RIS.
+    pub fn reset(&mut self) {
+        self.leave_alternate();
+        self.term.reset_state();
+        self.alt_saved = Cursor::default();
+    }
+
+    pub fn resize(&mut self, size: Size) {
+        let to = dimensions(size);
+        let (cols, rows) = (to.columns, to.screen_lines);
+        if cols == self.cols() && rows == self.rows() {
+            return;
+        }
+        let grew = rows > self.rows();
+        let alternate = self.on_alternate();
+        self.term.resize(to);
+        self.drop_inactive();
+        settle(self.term.grid_mut(), grew);
+        if let Some(primary) = &mut self.parked {
+            primary.resize(true, rows, cols);
+            settle(primary, grew);
+        }
+        if !alternate {
+            // What the guest's resize does to the saved cursor of a grid without history.
+            let point = &mut self.alt_saved.point;
+            point.line = point.line.min(Line(rows as i32 - 1));
+            point.column = point.column.min(Column(cols - 1));
+        }
+    }
+
+    /// Replaces the active grid and flips the guest's own notion of which screen is active.
+    fn switch(&mut self, to: Grid<Cell>) -> Grid<Cell> {
+        // The guest copies cursors between its two grids when it switches: only dummies may be in.
+        let from = std::mem::replace(self.term.grid_mut(), dummy());
+        self.term.swap_alt();
+        *self.term.grid_mut() = to;
+        from
+    }
+
+    /// Makes the guest's inactive grid a dummy.
+    fn drop_inactive(&mut self) {
+        let active = self.switch(dummy());
+        self.switch(active);
+    }
+}
+
+fn dimensions(size: Size) -> TermSize {
+    TermSize::new(usize::from(size.cols()).max(MIN_COLS), size.rows().into())
+}
+
+fn dummy() -> Grid<Cell> {
+    Grid::new(1, MIN_COLS, 0)
+}
+
+/// After a resize. The guest grows a grid by a thousand spare rows, and leaves rows whose "touched
+/// up to here" bound is too low for a later clear (cells of an old background stay): both are
+/// hidden state that a keyframe could not carry.
+fn settle(grid: &mut Grid<Cell>, grew: bool) {
+    for line in grid.topmost_line().0..grid.screen_lines() as i32 {
+        // Mutable iteration marks the whole row as touched.
+        let _ = (&mut grid[Line(line)]).into_iter();
+    }
+    if grew && grid.history_size() == 0 {
+        grid.truncate();
+        // A clone has no spare capacity.
+        *grid = grid.clone();
+    }
+}

@@ -1,0 +1,274 @@
+//! Keyframes: the screen as an escape stream.
+//!
+//! In: a front. Out: bytes that make a new screen of the same size equal to it, hidden state and
+//! unfinished sequence included. The picture is in ordinary sequences, so that any terminal shows
+//! it; the little that no sequence can say (`patch`) is in private strings that other terminals
+//! ignore and that a screen honours only while it is being restored.
+//! The stream assumes a terminal just reset. Deliberately absent: history.
+
+mod paint;
+mod patch;
+
+use std::fmt::Write;
+
+use alacritty_terminal::grid::{Cursor, Grid};
+use alacritty_terminal::term::TermMode;
+use alacritty_terminal::term::cell::Cell;
+use vte::ansi::{CharsetIndex, NamedColor, StandardCharset};
+
+use crate::front::{Front, cursor_style_number, sgr_of};
+use crate::input_modes::{MouseEncoding, MouseMode};
+use crate::state::State;
+
+pub(crate) fn write(front: &Front) -> Vec<u8> {
+    let mut writer = Writer::default();
+    let guest = &front.guest;
+    let state = &front.state;
+    match guest.parked() {
+        None => {
+            writer.excursion(guest.alt_saved(), &state.keyboard[1]);
+            writer.keyboard(&state.keyboard[0]);
+            writer.grid(guest.grid(), guest.cols(), guest.rows());
+        }
+        Some(primary) => {
+            writer.keyboard(&state.keyboard[0]);
+            writer.paint(primary);
+            writer.cursor(&primary.cursor);
+            writer.put("\x1b[?1049h");
+            writer.parked_cursor(primary);
+            writer.plain_pen();
+            writer.put("\x1b[2J");
+            writer.keyboard(&state.keyboard[1]);
+            writer.grid(guest.grid(), guest.cols(), guest.rows());
+        }
+    }
+    writer.globals(state);
+    writer.modes(*guest.term.mode(), state);
+    writer.active_cursor(&guest.grid().cursor, state, *guest.term.mode());
+    let mut bytes = writer.out.into_bytes();
+    let (sequence, character) = front.unfinished();
+    bytes.extend_from_slice(sequence);
+    bytes.extend_from_slice(character);
+    bytes
+}
+
+#[derive(Default)]
+struct Writer {
+    out: String,
+    /// The style that text written now would have.
+    pen: Cell,
+    /// The charsets as designated so far.
+    charsets: [bool; 4],
+}
+
+const INDEXES: [CharsetIndex; 4] =
+    [CharsetIndex::G0, CharsetIndex::G1, CharsetIndex::G2, CharsetIndex::G3];
+
+impl Writer {
+    fn put(&mut self, text: &str) {
+        self.out.push_str(text);
+    }
+
+    fn format(&mut self, arguments: std::fmt::Arguments<'_>) {
+        self.out.write_fmt(arguments).expect("writing to a string does not fail");
+    }
+
+    /// The alternate screen's own state while the primary is shown.
+    fn excursion(&mut self, saved: &Cursor<Cell>, keyboard: &[u8]) {
+        if *saved == Cursor::default() && keyboard.is_empty() {
+            return;
+        }
+        self.put("\x1b[?1049h");
+        self.keyboard(keyboard);
+        self.saved(saved);
+        self.put("\x1b[?1049l");
+        // Each screen has its own pen and charsets; the primary's are still untouched.
+        self.pen = Cell::default();
+        self.charsets = [false; 4];
+    }
+
+    fn grid(&mut self, grid: &Grid<Cell>, _cols: usize, _rows: usize) {
+        self.paint(grid);
+        self.saved(&grid.saved_cursor);
+    }
+
+    fn saved(&mut self, saved: &Cursor<Cell>) {
+        if *saved != Cursor::default() {
+            self.cursor(saved);
+            self.put("\x1b7");
+        }
+    }
+
+    /// Pen, charsets, place.
+    fn cursor(&mut self, cursor: &Cursor<Cell>) {
+        self.pen(&cursor.template);
+        self.designate(|index| cursor.charsets[index] != StandardCharset::Ascii);
+        self.format(format_args!("\x1b[{};{}H", cursor.point.line.0 + 1, cursor.point.column.0 + 1));
+        if cursor.input_needs_wrap {
+            self.patch_cursor('k', cursor);
+        }
+    }
+
+    /// The primary's saved cursor was set by the switch to the alternate screen; a size change
+    /// since then may have moved it apart from the cursor.
+    fn parked_cursor(&mut self, primary: &Grid<Cell>) {
+        if primary.saved_cursor != primary.cursor {
+            self.patch_cursor('s', &primary.saved_cursor);
+        }
+    }
+
+    fn plain_pen(&mut self) {
+        self.pen(&Cell::default());
+        self.designate(|_| false);
+    }
+
+    fn designate(&mut self, drawing: impl Fn(CharsetIndex) -> bool) {
+        for (at, introducer) in "()*+".chars().enumerate() {
+            let wanted = drawing(INDEXES[at]);
+            if self.charsets[at] != wanted {
+                let set = if wanted { '0' } else { 'B' };
+                self.format(format_args!("\x1b{introducer}{set}"));
+                self.charsets[at] = wanted;
+            }
+        }
+    }
+
+    /// Makes `style`'s attributes the ones in force.
+    fn pen(&mut self, style: &Cell) {
+        let pen = &self.pen;
+        let same_link = pen.hyperlink() == style.hyperlink();
+        if pen.fg != style.fg
+            || pen.bg != style.bg
+            || pen.flags & paint::STYLE != style.flags & paint::STYLE
+            || pen.underline_color() != style.underline_color()
+        {
+            let sgr = sgr_of(style);
+            self.format(format_args!("\x1b[{}m", if sgr == "0" { "" } else { &sgr }));
+        }
+        if !same_link {
+            match style.hyperlink() {
+                Some(link) => {
+                    self.format(format_args!("\x1b]8;id={};{}\x1b\\", link.id(), link.uri()));
+                }
+                None => self.put("\x1b]8;;\x1b\\"),
+            }
+        }
+        self.pen = style.clone();
+    }
+
+    fn keyboard(&mut self, stack: &[u8]) {
+        for flags in stack {
+            self.format(format_args!("\x1b[>{flags}u"));
+        }
+    }
+
+    fn globals(&mut self, state: &State) {
+        if !state.tabs_are_default() {
+            self.put("\x1b[3g");
+            for (col, _) in state.tabs.iter().enumerate().filter(|(_, stop)| **stop) {
+                self.format(format_args!("\x1b[{}G\x1bH", col + 1));
+            }
+        }
+        for title in &state.titles {
+            self.title(title.as_deref());
+            self.put("\x1b[22t");
+        }
+        self.title(state.title.as_deref());
+        for (&index, color) in &state.colors {
+            let rgb = format_args!("rgb:{:02x}/{:02x}/{:02x}", color.r, color.g, color.b).to_string();
+            match index.checked_sub(NamedColor::Foreground as usize) {
+                None => self.format(format_args!("\x1b]4;{index};{rgb}\x1b\\")),
+                Some(dynamic) => self.format(format_args!("\x1b]{};{rgb}\x1b\\", 10 + dynamic)),
+            }
+        }
+        if state.modify_other_keys != 0 {
+            self.format(format_args!("\x1b[>4;{}m", state.modify_other_keys));
+        }
+        if let Some(style) = state.cursor_style {
+            self.format(format_args!("\x1b[{} q", cursor_style_number(style)));
+        }
+    }
+
+    fn title(&mut self, title: Option<&str>) {
+        if let Some(title) = title {
+            self.format(format_args!("\x1b]2;{title}\x1b\\"));
+        }
+    }
+
+    /// Every mode that is not as after a reset; origin mode comes with the cursor.
+    fn modes(&mut self, mode: TermMode, state: &State) {
+        for (flag, sequence) in [
+            (TermMode::APP_CURSOR, "\x1b[?1h"),
+            (TermMode::APP_KEYPAD, "\x1b="),
+            (TermMode::BRACKETED_PASTE, "\x1b[?2004h"),
+            (TermMode::FOCUS_IN_OUT, "\x1b[?1004h"),
+            (TermMode::INSERT, "\x1b[4h"),
+            (TermMode::LINE_FEED_NEW_LINE, "\x1b[20h"),
+        ] {
+            if mode.contains(flag) {
+                self.put(sequence);
+            }
+        }
+        for (flag, sequence) in [
+            (TermMode::SHOW_CURSOR, "\x1b[?25l"),
+            (TermMode::LINE_WRAP, "\x1b[?7l"),
+            (TermMode::ALTERNATE_SCROLL, "\x1b[?1007l"),
+            (TermMode::URGENCY_HINTS, "\x1b[?1042l"),
+        ] {
+            if !mode.contains(flag) {
+                self.put(sequence);
+            }
+        }
+        self.put(match state.mouse {
+            MouseMode::Off => "",
+            MouseMode::X10 => "\x1b[?9h",
+            MouseMode::Normal => "\x1b[?1000h",
+            MouseMode::Button => "\x1b[?1002h",
+            MouseMode::Any => "\x1b[?1003h",
+        });
+        self.put(match state.mouse_encoding {
+            MouseEncoding::Legacy => "",
+            MouseEncoding::Utf8 => "\x1b[?1005h",
+            MouseEncoding::Sgr => "\x1b[?1006h",
+            MouseEncoding::SgrPixels => "\x1b[?1016h",
+        });
+        if state.backarrow {
+            self.put("\x1b[?67h");
+        }
+    }
+
+    fn active_cursor(&mut self, cursor: &Cursor<Cell>, state: &State, mode: TermMode) {
+        let origin = mode.contains(TermMode::ORIGIN);
+        let rows = state.region.end;
+        let whole = state.region.start == 0;
+        self.region(state);
+        if origin {
+            self.put("\x1b[?6h");
+        }
+        self.cursor(cursor);
+        if origin && !(whole && rows > cursor.point.line.0 as usize) {
+            // Positions are relative now, and the cursor may even be outside.
+            self.patch_cursor('k', cursor);
+        }
+        match state.charset {
+            CharsetIndex::G0 => {}
+            CharsetIndex::G1 => self.put("\x0e"),
+            // Nothing that we read invokes G2 or G3.
+            CharsetIndex::G2 | CharsetIndex::G3 => {}
+        }
+        self.patch_last_char(state.last_char);
+        if state.sync_update {
+            self.put("\x1b[?2026h");
+        }
+    }
+
+    fn region(&mut self, state: &State) {
+        let (top, bottom) = (state.region.start, state.region.end);
+        if state.region.is_empty() {
+            // Both ends were beyond the screen.
+            self.format(format_args!("\x1b[{};{}r", top + 1, top + 2));
+        } else {
+            self.format(format_args!("\x1b[{};{}r", top + 1, bottom));
+        }
+    }
+}
