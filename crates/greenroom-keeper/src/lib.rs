@@ -1,10 +1,23 @@
 //! Processes: spawn, hold, reap.
 
+mod daemon;
+mod fds;
+mod handover;
 mod inherit;
+mod keeper;
+mod launch;
 pub mod link;
+mod listen;
+mod log;
 pub mod message;
 mod options;
+mod outbox;
+mod replace;
+mod requests;
 mod run;
+mod sessions;
+mod signals;
+mod spawn;
 pub mod spec;
 pub mod tree;
 mod wire;

@@ -255,6 +255,9 @@ fn event(message: ToDaemon, fds: Vec<OwnedFd>) -> Result<KeeperEvent, LinkError>
     })
 }
 
+/// Bytes and fds.
+pub(crate) type Datagram = (Vec<u8>, Vec<OwnedFd>);
+
 /// One end of the socket: datagrams with fds, nothing understood.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
@@ -264,10 +267,6 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn new(fd: OwnedFd) -> Endpoint {
         Endpoint { fd }
-    }
-
-    pub(crate) fn into_fd(self) -> OwnedFd {
-        self.fd
     }
 
     /// The raw errno: the keeper tells "later" (EAGAIN, ETOOMANYREFS) from "never" by it.
@@ -292,10 +291,7 @@ impl Endpoint {
     }
 
     /// `None` at the end. With DONTWAIT an empty queue is an `Io` error of kind `WouldBlock`.
-    pub(crate) fn recv(
-        &self,
-        flags: RecvFlags,
-    ) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>, LinkError> {
+    pub(crate) fn recv(&self, flags: RecvFlags) -> Result<Option<Datagram>, LinkError> {
         let mut bytes = [0_u8; MAX_MESSAGE_BYTES];
         let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,0 +1,453 @@
+//! The keeper's state, and what it does about requests, exits and deadlines.
+//!
+//! In: events from the loop in `run.rs`. Out: messages in the outbox, processes started and signalled, or the code to exit
+//! with. One thread owns all of it; nothing here blocks. Absent on purpose: terminal traffic, session meaning, retries of
+//! anything the daemon can ask for again.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit};
+
+use crate::daemon::{Daemon, Ended};
+use crate::fds::Slots;
+use crate::handover::{Handover, HeldSession};
+use crate::link::Endpoint;
+use crate::log::Log;
+use crate::message::{ExitStatus, KeeperHello, PROTOCOL_VERSION, ToDaemon};
+use crate::options::{EXIT_SHUTDOWN, EXIT_UPGRADE};
+use crate::outbox::{Flush, Outbox};
+use crate::replace::{self, ReplaceError, Replacement, TELL_PATIENCE};
+use crate::sessions::{Phase, Sessions, Settled};
+use crate::signals::{Signals, kill_group, kill_process};
+
+/// Between HUP and TERM, and KILL, for sessions at the end of the keeper.
+const SESSION_GRACE: Duration = Duration::from_secs(2);
+/// After KILL, a process that still is not reaped hangs in the kernel and is left to init.
+const REAP_PATIENCE: Duration = Duration::from_secs(2);
+/// For a daemon that has asked for the end, or has lost its link, to exit by itself.
+pub(crate) const DAEMON_GRACE: Duration = Duration::from_secs(5);
+/// For the old daemon to make room after the keeper was replaced.
+pub(crate) const UPGRADE_GRACE: Duration = Duration::from_secs(2);
+/// First daemons killed by a signal are tried again this often; one that exits says why, and that is final.
+const FIRST_TRIES: u32 = 3;
+/// Enough for `MAX_SESSIONS`; more would only slow down programs that close all fds one by one.
+const WANTED_NOFILE: u64 = 65_536;
+
+/// Paths and command, as they were given.
+pub(crate) struct Places {
+    pub(crate) socket: PathBuf,
+    pub(crate) lock: PathBuf,
+    pub(crate) log: PathBuf,
+}
+
+pub(crate) struct Keeper {
+    pub(crate) places: Places,
+    pub(crate) log: Log,
+    pub(crate) signals: Signals,
+    pub(crate) slots: Slots,
+    pub(crate) lock: OwnedFd,
+    pub(crate) listener: OwnedFd,
+    pub(crate) ready_fd: Option<OwnedFd>,
+    pub(crate) daemon: Daemon,
+    pub(crate) link: Option<Endpoint>,
+    /// The daemon has said hello. Nothing is told before: hello is the first answer.
+    pub(crate) greeted: bool,
+    pub(crate) outbox: Outbox,
+    pub(crate) sessions: Sessions,
+    pub(crate) replacement: Option<Replacement>,
+    pub(crate) ending: Option<Ending>,
+    pub(crate) stop_requests: u32,
+    /// The limit on open files that sessions get back.
+    pub(crate) nofile: Rlimit,
+    pub(crate) generation: u32,
+    pub(crate) started_unix_ms: u64,
+}
+
+/// Everything is being ended.
+pub(crate) struct Ending {
+    kill_at: Instant,
+    killed: bool,
+    give_up_at: Instant,
+    pub(crate) failed: bool,
+}
+
+impl Keeper {
+    pub(crate) fn hello(&self) -> ToDaemon {
+        ToDaemon::Hello(KeeperHello {
+            version: PROTOCOL_VERSION,
+            keeper_pid: std::process::id() as i32,
+            keeper_started_unix_ms: self.started_unix_ms,
+            generation: self.generation,
+            daemon_starts: self.daemon.starts,
+            last_exit: self.daemon.last_exit,
+        })
+    }
+
+    /// Sends what waits.
+    pub(crate) fn flush(&mut self) -> Flush {
+        let Some(link) = self.link.as_ref().filter(|_| self.greeted) else {
+            // Nobody to tell; the next daemon says hello and asks.
+            self.outbox.clear();
+            return Flush::Empty;
+        };
+        self.outbox.flush(link, &self.sessions)
+    }
+
+    pub(crate) fn told_ready(&mut self) {
+        self.daemon.ever_ready = true;
+        self.log.say(format_args!("daemon is ready"));
+        if let Some(fd) = self.ready_fd.take() {
+            let _ = File::from(fd).write_all(b"ok\n");
+        }
+    }
+
+    /// Collects every ended child, whoever it was.
+    pub(crate) fn reap(&mut self) {
+        while let Ok(Some((pid, status))) =
+            rustix::process::wait(rustix::process::WaitOptions::NOHANG)
+        {
+            let pid = pid.as_raw_nonzero().get();
+            let status = exit_status(status);
+            if self.daemon.pid() == Some(pid) {
+                self.daemon_ended(status);
+            } else if self.is_check(pid) {
+                self.check_ended(status);
+            } else {
+                self.session_ended(pid, status);
+            }
+        }
+    }
+
+    /// Orphans that came home to the subreaper are simply gone after the wait.
+    fn session_ended(&mut self, pid: i32, status: ExitStatus) {
+        let Some(id) = self.sessions.by_pid(pid) else {
+            return;
+        };
+        self.settle(id);
+        if self.sessions.exited(pid, status).is_some() {
+            self.log.say(format_args!("session {id}: pid {pid} ended, {status}"));
+            self.outbox.push(ToDaemon::Exited { id, status });
+        }
+    }
+
+    /// Looks at a starting session's status pipe.
+    pub(crate) fn settle(&mut self, id: crate::message::SessionId) {
+        match self.sessions.settle(id) {
+            Settled::NotYet => {}
+            Settled::Spawned { pid } => {
+                self.log.say(format_args!("session {id}: pid {pid} runs"));
+                self.outbox.push(ToDaemon::Spawned { id, pid });
+            }
+            Settled::Failed(fault) => self.spawn_failed(id, fault.step, fault.errno),
+        }
+    }
+
+    pub(crate) fn spawn_failed(
+        &mut self,
+        id: crate::message::SessionId,
+        step: crate::message::SpawnStep,
+        errno: i32,
+    ) {
+        self.log.say(format_args!(
+            "session {id}: not started, {} failed: {}",
+            step.name(),
+            io::Error::from_raw_os_error(errno)
+        ));
+        self.outbox.push(ToDaemon::SpawnFailed { id, step, errno });
+    }
+
+    fn daemon_ended(&mut self, status: ExitStatus) {
+        // What it sent before it died still counts, except new sessions: nobody waits for them any more.
+        self.drain_link_of_dead();
+        self.link = None;
+        self.greeted = false;
+        self.outbox.clear();
+        let Some(ended) = self.daemon.ended(status) else {
+            return;
+        };
+        self.log.say(format_args!("daemon ended, {status}, after {} ms", ended.last.lived_ms));
+        if self.ending.is_some() || ended.was_leaving {
+            return;
+        }
+        let stop = status == ExitStatus::Code(EXIT_SHUTDOWN)
+            || (self.stop_requests > 0 && status != ExitStatus::Code(EXIT_UPGRADE));
+        if stop {
+            self.tell_not_ready(&ended);
+            self.begin_ending(SESSION_GRACE);
+        } else if !self.daemon.ever_ready && self.sessions.len() == 0 {
+            self.first_start_failed(&ended);
+        }
+    }
+
+    fn first_start_failed(&mut self, ended: &Ended) {
+        let killed = matches!(ended.last.status, ExitStatus::Signal { .. });
+        if killed && self.daemon.starts < FIRST_TRIES {
+            return;
+        }
+        self.tell_not_ready(ended);
+        self.begin_ending(Duration::ZERO);
+        if let Some(ending) = &mut self.ending {
+            ending.failed = true;
+        }
+    }
+
+    fn tell_not_ready(&mut self, ended: &Ended) {
+        if self.daemon.ever_ready {
+            return;
+        }
+        let mut text = match &ended.not_started {
+            Some(why) => why.clone(),
+            None => format!("the daemon ended before it was ready ({})", ended.last.status),
+        };
+        if !ended.output.is_empty() {
+            text.push('\n');
+            text.push_str(&ended.output);
+        }
+        self.log.say(format_args!("{text}"));
+        tell_starter(self.ready_fd.take(), &text);
+    }
+
+    /// HUP and TERM to every session now, KILL after `grace`.
+    pub(crate) fn begin_ending(&mut self, grace: Duration) {
+        if self.ending.is_some() {
+            return;
+        }
+        let live = self.sessions.live_pids();
+        self.log.say(format_args!("ending {} sessions", live.len()));
+        for pid in live {
+            // CONT, so that a stopped group can act on the other two.
+            for signo in [libc::SIGHUP, libc::SIGTERM, libc::SIGCONT] {
+                let _ = kill_group(pid, signo);
+            }
+        }
+        if let Some(Replacement::Checking(check)) = self.replacement.take() {
+            let _ = kill_process(check.pid, libc::SIGKILL);
+        }
+        let kill_at = Instant::now() + grace;
+        self.ending = Some(Ending {
+            kill_at,
+            killed: false,
+            give_up_at: kill_at + REAP_PATIENCE,
+            failed: false,
+        });
+        if let Some(running) = &mut self.daemon.running {
+            running.kill_at = Some(kill_at + DAEMON_GRACE);
+        }
+    }
+
+    /// Once to ask, twice to insist.
+    pub(crate) fn stop_requested(&mut self) {
+        self.stop_requests += 1;
+        let asks_daemon = self.daemon.running.as_ref().is_some_and(|it| !it.leaving);
+        self.log.say(format_args!("asked to stop ({})", self.stop_requests));
+        if self.stop_requests > 1 {
+            self.begin_ending(Duration::ZERO);
+            if let Some(ending) = &mut self.ending {
+                ending.kill_at = Instant::now();
+            }
+            if let Some(running) = &mut self.daemon.running {
+                running.kill_at = Some(Instant::now());
+            }
+        } else if asks_daemon {
+            if let Some(pid) = self.daemon.pid() {
+                let _ = kill_process(pid, libc::SIGTERM);
+            }
+        } else {
+            self.begin_ending(SESSION_GRACE);
+        }
+    }
+
+    /// Acts on every deadline that has passed.
+    pub(crate) fn act_on_time(&mut self) {
+        let now = Instant::now();
+        if let Some(running) = &mut self.daemon.running
+            && running.kill_at.is_some_and(|at| at <= now)
+        {
+            running.kill_at = None;
+            let pid = running.pid;
+            self.log.say(format_args!("daemon does not exit: killed"));
+            let _ = kill_process(pid, libc::SIGKILL);
+        }
+        if let Some(ending) = &mut self.ending
+            && !ending.killed
+            && ending.kill_at <= now
+        {
+            ending.killed = true;
+            for pid in self.sessions.live_pids() {
+                let _ = kill_group(pid, libc::SIGKILL);
+            }
+        }
+        self.replace_on_time(now);
+        let due = self.daemon.running.is_none() && self.daemon.start_at <= now;
+        if due && self.ending.is_none() {
+            self.start_daemon();
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let running = self.daemon.running.as_ref();
+        let ending = self.ending.as_ref().and_then(|ending| match ending.killed {
+            false => Some(ending.kill_at),
+            // Past that only the daemon's own deadline is left to wait for.
+            true => (ending.give_up_at > Instant::now()).then_some(ending.give_up_at),
+        });
+        let replacing = self.replacement.as_ref().map(|it| match it {
+            Replacement::Checking(check) => check.kill_at,
+            Replacement::Telling { .. } if self.outbox.is_empty() => Instant::now(),
+            Replacement::Telling { exec_by, .. } => *exec_by,
+        });
+        let start = (running.is_none() && self.ending.is_none()).then_some(self.daemon.start_at);
+        [running.and_then(|it| it.kill_at), ending, replacing, start].into_iter().flatten().min()
+    }
+
+    fn start_daemon(&mut self) {
+        match self.daemon.start(self.listener.as_fd(), &self.slots) {
+            Ok(link) => {
+                self.link = Some(link);
+                self.log.say(format_args!(
+                    "daemon {} started, pid {}",
+                    self.daemon.starts,
+                    self.daemon.pid().unwrap_or(0)
+                ));
+            }
+            Err(error) => {
+                self.log.say(format_args!("cannot start the daemon: {error}"));
+                self.daemon.postpone(Duration::ZERO);
+            }
+        }
+    }
+
+    /// The code to exit with, once nothing is left to wait for.
+    pub(crate) fn finished(&self) -> Option<u8> {
+        let ending = self.ending.as_ref()?;
+        let sessions_over =
+            self.sessions.live_pids().is_empty() || ending.give_up_at <= Instant::now();
+        (sessions_over && self.daemon.running.is_none()).then_some(u8::from(ending.failed))
+    }
+
+    fn is_check(&self, pid: i32) -> bool {
+        matches!(&self.replacement, Some(Replacement::Checking(check)) if check.pid == pid)
+    }
+
+    fn check_ended(&mut self, status: ExitStatus) {
+        let Some(Replacement::Checking(check)) = self.replacement.take() else {
+            return;
+        };
+        match check.ended(status) {
+            Ok(path) => {
+                self.outbox.push(ToDaemon::Replaced { why_not: None });
+                self.replacement =
+                    Some(Replacement::Telling { path, exec_by: Instant::now() + TELL_PATIENCE });
+            }
+            Err(error) => self.not_replaced(&error),
+        }
+    }
+
+    pub(crate) fn not_replaced(&mut self, error: &ReplaceError) {
+        self.log.say(format_args!("not replaced: {error}"));
+        self.outbox.push(ToDaemon::Replaced { why_not: Some(error.to_string()) });
+    }
+
+    fn replace_on_time(&mut self, now: Instant) {
+        match &mut self.replacement {
+            Some(Replacement::Checking(check)) if check.kill_at <= now => {
+                // Its exit by signal 9 becomes the reason told.
+                let _ = kill_process(check.pid, libc::SIGKILL);
+                check.kill_at = now + REAP_PATIENCE;
+            }
+            Some(Replacement::Telling { path, exec_by })
+                if self.outbox.is_empty() || *exec_by <= now =>
+            {
+                let path = path.clone();
+                self.replacement = None;
+                self.log.say(format_args!("replacing this image by {}", path.display()));
+                let error = replace::exec(&path, &self.handover());
+                self.not_replaced(&error);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn handover(&self) -> Handover {
+        let last = |fd: &OwnedFd| fd.as_raw_fd();
+        let sessions = self.sessions.iter().map(|(id, session)| HeldSession {
+            id,
+            pid: session.pid,
+            fds: [
+                last(&session.fds.master),
+                last(&session.fds.pipe_read),
+                last(&session.fds.pipe_write),
+                last(&session.fds.ring),
+            ],
+            status_fd: match &session.phase {
+                Phase::Starting(status) => Some(status.as_raw_fd()),
+                _ => None,
+            },
+            exit: match &session.phase {
+                Phase::Exited(status) => Some(*status),
+                _ => None,
+            },
+        });
+        let running = self.daemon.running.as_ref();
+        Handover {
+            generation: self.generation + 1,
+            started_unix_ms: self.started_unix_ms,
+            foreground: self.daemon.foreground,
+            socket: self.places.socket.clone().into(),
+            lock: self.places.lock.clone().into(),
+            log: self.places.log.clone().into(),
+            daemon_log: self.daemon.log.clone().into(),
+            daemon: self.daemon.command.clone(),
+            nofile: (self.nofile.current, self.nofile.maximum),
+            lock_fd: last(&self.lock),
+            listener_fd: last(&self.listener),
+            link_fd: self.link.as_ref().map(|it| it.as_fd().as_raw_fd()),
+            ready_fd: self.ready_fd.as_ref().map(last),
+            running: running.map(|it| (it.pid, it.started.elapsed().as_millis() as u64)),
+            starts: self.daemon.starts,
+            last_exit: self.daemon.last_exit,
+            young_deaths: self.daemon.young_deaths,
+            ever_ready: self.daemon.ever_ready,
+            sessions: sessions.collect(),
+        }
+    }
+}
+
+/// A sentence for whoever started the keeper: through the ready pipe, or on stderr.
+pub(crate) fn tell_starter(ready_fd: Option<OwnedFd>, text: &str) {
+    let text = format!("{text}\n");
+    let _ = match ready_fd {
+        Some(fd) => File::from(fd).write_all(text.as_bytes()),
+        None => io::stderr().write_all(text.as_bytes()),
+    };
+}
+
+fn exit_status(status: rustix::process::WaitStatus) -> ExitStatus {
+    /// WCOREFLAG.
+    const CORE: i32 = 0x80;
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => ExitStatus::Code(code),
+        (None, signo) => ExitStatus::Signal {
+            signo: signo.unwrap_or(0),
+            core_dumped: status.as_raw() & CORE != 0,
+        },
+    }
+}
+
+/// Raises the soft limit on open files and returns what it was.
+pub(crate) fn raise_nofile() -> Rlimit {
+    let before = rustix::process::getrlimit(Resource::Nofile);
+    let most = before.maximum.unwrap_or(WANTED_NOFILE).min(WANTED_NOFILE);
+    if before.current.is_some_and(|current| current < most) {
+        // Fewer sessions fit if this is refused; that is told when it happens.
+        let _ = rustix::process::setrlimit(
+            Resource::Nofile,
+            Rlimit { current: Some(most), maximum: before.maximum },
+        );
+    }
+    before
+}

@@ -1,0 +1,462 @@
+//! One new process: clone, set-up, exec, and the truth about how far it came.
+//!
+//! In: a `Plan` (program, terminal or output, passed fds). Out: a pid and a status pipe: it ends without a word once exec is
+//! through, or carries the step that failed and its errno. The keeper never waits for chdir or exec, which may hang on a
+//! dead file system; it waits only until the child has its own fd table.
+//!
+//! Why clone(CLONE_FILES) instead of fork: fork copies the whole fd table, four entries per session, and exec then closes
+//! them one by one. Here the child shares the table and `close_range(UNSHARE)` copies the first seven entries only. It is
+//! right because (a) this process has one thread and it reads the child's "unshared" byte before it touches any fd again;
+//! (b) before that byte the child calls nothing but close_range and write; (c) if close_range fails the child exits without
+//! closing anything. Memory is copied as with fork, so the child cannot disturb the keeper.
+//!
+//! The child calls only system calls: no allocation, no lock, no panic. Absent on purpose: PDEATHSIG. When the keeper dies
+//! the daemon still holds every master, so children and daemon must not be taken along (see `daemon.rs`).
+#![expect(
+    unsafe_code,
+    reason = "clone, and system calls in the child, where nothing else is allowed"
+)]
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, WaitId, WaitIdOptions};
+
+use crate::fds::{FIRST_FREE, SLOT_A, SLOT_B, SLOT_IO, SLOT_STATUS, Slots};
+use crate::message::SpawnStep;
+
+/// First byte of the status pipe: the child has its own fd table.
+const UNSHARED: u8 = b'U';
+/// A fault: this byte, the step, the errno.
+const FAULT: u8 = b'F';
+const FAULT_BYTES: usize = 6;
+/// Exit code of a child that could not exec; nobody sees it but a log.
+const EXIT_NOT_STARTED: i32 = 127;
+/// Unsharing takes microseconds; a child somebody has stopped in between is killed after this.
+const UNSHARE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Program, arguments, environment and directory as the kernel wants them.
+pub(crate) struct Image {
+    /// Tried in order, as execvp does with PATH.
+    candidates: Vec<CString>,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    cwd: Option<CString>,
+}
+
+impl Image {
+    /// `None` if something holds a NUL byte. Without `cwd` the child stays where the keeper is.
+    pub(crate) fn new(
+        argv: Vec<Vec<u8>>,
+        env: Vec<(Vec<u8>, Vec<u8>)>,
+        cwd: Option<Vec<u8>>,
+    ) -> Option<Image> {
+        let program = argv.first()?;
+        let path = env.iter().find(|(name, _)| name == b"PATH");
+        let candidates = candidates(program, path.map(|(_, value)| value.as_slice()));
+        let env = env.into_iter().map(|(mut name, value)| {
+            name.push(b'=');
+            name.extend_from_slice(&value);
+            name
+        });
+        Some(Image {
+            candidates: c_strings(candidates.into_iter())?,
+            env: c_strings(env)?,
+            argv: c_strings(argv.into_iter())?,
+            cwd: match cwd {
+                Some(cwd) => Some(CString::new(cwd).ok()?),
+                None => None,
+            },
+        })
+    }
+}
+
+fn c_strings(items: impl Iterator<Item = Vec<u8>>) -> Option<Vec<CString>> {
+    items.map(|item| CString::new(item).ok()).collect()
+}
+
+/// What execvp would try. An empty PATH element is the working directory; no PATH at all is the system's default one.
+fn candidates(program: &[u8], path: Option<&[u8]>) -> Vec<Vec<u8>> {
+    if program.contains(&b'/') {
+        return vec![program.to_vec()];
+    }
+    path.unwrap_or(b"/bin:/usr/bin")
+        .split(|byte| *byte == b':')
+        .map(|dir| match dir {
+            b"" => [b"./", program].concat(),
+            dir => [dir, b"/", program].concat(),
+        })
+        .collect()
+}
+
+/// Where stdin, stdout and stderr of the child go.
+pub(crate) enum Stdio<'a> {
+    /// All three to this terminal, which becomes the controlling one.
+    Terminal(BorrowedFd<'a>),
+    /// stdout and stderr there, stdin as the keeper's.
+    Output(BorrowedFd<'a>),
+    /// As the keeper's.
+    Inherit,
+}
+
+pub(crate) struct Plan<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) stdio: Stdio<'a>,
+    /// At most two; they arrive as fd 3 and 4.
+    pub(crate) pass: &'a [BorrowedFd<'a>],
+    /// An open `cgroup.procs` to join. Not together with `pass`.
+    pub(crate) cgroup: Option<BorrowedFd<'a>>,
+    /// The limit on open files to go back to.
+    pub(crate) nofile: Option<rustix::process::Rlimit>,
+}
+
+/// Where a launch stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) step: SpawnStep,
+    pub(crate) errno: i32,
+}
+
+impl Fault {
+    pub(crate) fn at(step: SpawnStep) -> impl Fn(io::Error) -> Fault {
+        move |error| Fault { step, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Launched {
+    pub(crate) pid: i32,
+    pub(crate) status: Status,
+}
+
+/// The reading end of a child's status pipe.
+#[derive(Debug)]
+pub(crate) struct Status {
+    fd: OwnedFd,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Still on its way to exec.
+    Pending,
+    /// exec is through (or the child was killed before: the pipe cannot tell, its exit status will).
+    Done,
+    Failed(Fault),
+}
+
+impl Status {
+    pub(crate) fn new(fd: OwnedFd) -> Status {
+        Status { fd }
+    }
+
+    pub(crate) fn poll(&self) -> Progress {
+        let mut bytes = [0_u8; FAULT_BYTES];
+        match rustix::io::read(&self.fd, &mut bytes) {
+            Ok(0) => Progress::Done,
+            Ok(_) => decode_fault(&bytes),
+            Err(_) => Progress::Pending,
+        }
+    }
+}
+
+impl AsFd for Status {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn decode_fault(bytes: &[u8; FAULT_BYTES]) -> Progress {
+    let step = SpawnStep::from_wire(bytes[1]).unwrap_or(SpawnStep::Fork);
+    let errno = i32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]);
+    Progress::Failed(Fault { step, errno })
+}
+
+/// Starts a process. Returns as soon as the child has its own fd table.
+pub(crate) fn launch(plan: &Plan<'_>, slots: &Slots) -> Result<Launched, Fault> {
+    let prepared = Prepared::new(plan);
+    let (read, write) = rustix::pipe::pipe_with(
+        rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK,
+    )
+    .map_err(io::Error::from)
+    .map_err(Fault::at(SpawnStep::Buffers))?;
+    let result = fill_slots(plan, slots, write).and_then(|()| {
+        let pid = clone_child(&prepared).map_err(Fault::at(SpawnStep::Fork))?;
+        await_unshared(pid, read.as_fd())?;
+        Ok(pid)
+    });
+    // Also closes our copy of the pipe's writing end, without which its end would never be seen.
+    slots.clear().map_err(Fault::at(SpawnStep::Descriptors))?;
+    Ok(Launched { pid: result?, status: Status::new(read) })
+}
+
+fn fill_slots(plan: &Plan<'_>, slots: &Slots, status: OwnedFd) -> Result<(), Fault> {
+    let fill = |slot, fd| slots.fill(slot, fd).map_err(Fault::at(SpawnStep::Descriptors));
+    fill(SLOT_STATUS, status.as_fd())?;
+    match plan.stdio {
+        Stdio::Terminal(fd) | Stdio::Output(fd) => fill(SLOT_IO, fd)?,
+        Stdio::Inherit => {}
+    }
+    for (slot, fd) in [SLOT_A, SLOT_B].into_iter().zip(plan.pass) {
+        fill(slot, *fd)?;
+    }
+    if let Some(fd) = plan.cgroup {
+        fill(SLOT_A, fd)?;
+    }
+    Ok(())
+}
+
+fn await_unshared(pid: i32, status: BorrowedFd<'_>) -> Result<(), Fault> {
+    let begun = Instant::now();
+    let tick = rustix::time::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    loop {
+        let mut byte = [0_u8; 1];
+        match rustix::io::read(status, &mut byte) {
+            Ok(1) if byte[0] == UNSHARED => return Ok(()),
+            Ok(_) => return Err(fault_after_tag(status)),
+            Err(_) => {}
+        }
+        let mut fds = [PollFd::from_borrowed_fd(status, PollFlags::IN)];
+        let _ = rustix::event::poll(&mut fds, Some(&tick));
+        // The writing end is open in our own (shared) table, so a child that died here shows no end of file.
+        if fds[0].revents().is_empty() && has_died(pid) {
+            return Err(Fault { step: SpawnStep::Fork, errno: libc::ECHILD });
+        }
+        if begun.elapsed() > UNSHARE_PATIENCE {
+            let _ = crate::signals::kill_process(pid, libc::SIGKILL);
+        }
+    }
+}
+
+fn fault_after_tag(status: BorrowedFd<'_>) -> Fault {
+    let mut bytes = [FAULT; FAULT_BYTES];
+    let _ = rustix::io::read(status, &mut bytes[1..]);
+    match decode_fault(&bytes) {
+        Progress::Failed(fault) => fault,
+        _ => Fault { step: SpawnStep::Descriptors, errno: libc::EIO },
+    }
+}
+
+/// Looks without reaping: the main loop reaps.
+fn has_died(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else {
+        return true;
+    };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(
+        rustix::process::waitid(WaitId::Pid(pid), options),
+        Ok(None) | Err(rustix::io::Errno::INTR)
+    )
+}
+
+/// Everything the child reads, built before it exists.
+struct Prepared<'a> {
+    candidates: &'a [CString],
+    argv: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+    cwd: Option<&'a CStr>,
+    terminal: bool,
+    output: bool,
+    pass: usize,
+    cgroup: bool,
+    nofile: Option<libc::rlimit>,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(plan: &Plan<'a>) -> Prepared<'a> {
+        let pointers = |strings: &[CString]| {
+            strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+        };
+        Prepared {
+            candidates: &plan.image.candidates,
+            argv: pointers(&plan.image.argv),
+            env: pointers(&plan.image.env),
+            cwd: plan.image.cwd.as_deref(),
+            terminal: matches!(plan.stdio, Stdio::Terminal(_)),
+            output: matches!(plan.stdio, Stdio::Output(_)),
+            pass: plan.pass.len(),
+            cgroup: plan.cgroup.is_some(),
+            nofile: plan.nofile.map(|limit| libc::rlimit {
+                rlim_cur: limit.current.unwrap_or(libc::RLIM_INFINITY),
+                rlim_max: limit.maximum.unwrap_or(libc::RLIM_INFINITY),
+            }),
+        }
+    }
+}
+
+fn clone_child(prepared: &Prepared<'_>) -> io::Result<i32> {
+    // SAFETY: without CLONE_VM and with no new stack this is fork(2) with a shared fd table; this process has one thread, so
+    // no lock can be left held in the child's copy of memory. The child never returns from `child`.
+    let pid = unsafe {
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        {
+            let flags = (libc::CLONE_FILES | libc::SIGCHLD) as libc::c_ulong;
+            let none: libc::c_ulong = 0;
+            libc::syscall(libc::SYS_clone, flags, none, none, none, none) as i32
+        }
+        // Other machines order clone's arguments differently; fork is only slower.
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        libc::fork()
+    };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: we are the new child and nothing else runs here.
+        0 => unsafe { child(prepared) },
+        pid => Ok(pid),
+    }
+}
+
+/// SAFETY: call in the cloned child only; it never returns.
+unsafe fn child(prepared: &Prepared<'_>) -> ! {
+    // SAFETY: plain system calls on numbers and on memory prepared before the clone.
+    unsafe {
+        let unshared =
+            libc::syscall(libc::SYS_close_range, FIRST_FREE, u32::MAX, libc::CLOSE_RANGE_UNSHARE);
+        check(unshared, SpawnStep::Descriptors);
+        check(
+            libc::write(SLOT_STATUS, [UNSHARED].as_ptr().cast(), 1) as i64,
+            SpawnStep::Descriptors,
+        );
+        if prepared.cgroup {
+            check(libc::write(SLOT_A, b"0".as_ptr().cast(), 1) as i64, SpawnStep::Cgroup);
+        }
+        child_terminal(prepared);
+        child_inheritance(prepared);
+        if let Some(cwd) = prepared.cwd {
+            check(libc::chdir(cwd.as_ptr()).into(), SpawnStep::Cwd);
+        }
+        child_exec(prepared)
+    }
+}
+
+/// SAFETY: as `child`.
+unsafe fn child_terminal(prepared: &Prepared<'_>) {
+    // SAFETY: system calls on fd numbers this child owns.
+    unsafe {
+        check(libc::setsid().into(), SpawnStep::Terminal);
+        if prepared.terminal {
+            check(libc::ioctl(SLOT_IO, libc::TIOCSCTTY, 0).into(), SpawnStep::Terminal);
+            check(libc::dup2(SLOT_IO, 0).into(), SpawnStep::Terminal);
+        }
+        if prepared.terminal || prepared.output {
+            check(libc::dup2(SLOT_IO, 1).into(), SpawnStep::Terminal);
+            check(libc::dup2(SLOT_IO, 2).into(), SpawnStep::Terminal);
+        }
+        // dup2 clears CLOEXEC; everything still at a slot's own number goes away at exec.
+        for (from, to) in [(SLOT_A, 3), (SLOT_B, 4)].into_iter().take(prepared.pass) {
+            check(libc::dup2(from, to).into(), SpawnStep::Descriptors);
+        }
+    }
+}
+
+/// Undoes what the keeper set for itself: limits, ignored signals, blocked signals.
+///
+/// SAFETY: as `child`.
+unsafe fn child_inheritance(prepared: &Prepared<'_>) {
+    // SAFETY: system calls that read memory on this stack.
+    unsafe {
+        if let Some(limit) = &prepared.nofile {
+            check(libc::setrlimit(libc::RLIMIT_NOFILE, limit).into(), SpawnStep::Limits);
+        }
+        // The kernel's sigaction, all zero: SIG_DFL. Raw, because libc hides two numbers; KILL and STOP refuse, which is fine.
+        let default = [0_u64; 4];
+        for signo in 1..=64 {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signo,
+                default.as_ptr(),
+                ptr::null_mut::<u64>(),
+                8,
+            );
+        }
+        let none = 0_u64;
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const none,
+            ptr::null_mut::<u64>(),
+            8,
+        );
+    }
+}
+
+/// Tries the candidates as execvp does: a place without the program is passed over, a place where it must not be run is
+/// remembered.
+///
+/// SAFETY: as `child`.
+unsafe fn child_exec(prepared: &Prepared<'_>) -> ! {
+    let mut worst = libc::ENOENT;
+    for candidate in prepared.candidates {
+        // SAFETY: both arrays end with a null pointer and point into strings that live in the caller's frame.
+        unsafe {
+            libc::execve(candidate.as_ptr(), prepared.argv.as_ptr(), prepared.env.as_ptr());
+        }
+        match errno() {
+            libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::ESTALE => {}
+            libc::EACCES => worst = libc::EACCES,
+            other => {
+                worst = other;
+                break;
+            }
+        }
+    }
+    fail(SpawnStep::Exec, worst)
+}
+
+fn check(result: i64, step: SpawnStep) {
+    if result < 0 {
+        fail(step, errno());
+    }
+}
+
+fn errno() -> i32 {
+    // SAFETY: errno is a thread-local the C library always has.
+    unsafe { *libc::__errno_location() }
+}
+
+fn fail(step: SpawnStep, errno: i32) -> ! {
+    let [a, b, c, d] = errno.to_le_bytes();
+    let fault = [FAULT, step as u8, a, b, c, d];
+    // SAFETY: writes from this stack, then ends this child without running anything of the parent's.
+    unsafe {
+        libc::write(SLOT_STATUS, fault.as_ptr().cast(), FAULT_BYTES);
+        libc::_exit(EXIT_NOT_STARTED)
+    }
+}
+
+/// The keeper's own environment, for the daemon and for the check of a new image.
+pub(crate) fn own_env() -> Vec<(Vec<u8>, Vec<u8>)> {
+    use std::os::unix::ffi::OsStringExt;
+    std::env::vars_os().map(|(name, value)| (name.into_vec(), value.into_vec())).collect()
+}
+
+/// Raw number, for the state handed to the next image.
+impl AsRawFd for Status {
+    fn as_raw_fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::candidates;
+
+    #[track_caller]
+    fn check(program: &str, path: Option<&str>, expected: &[&str]) {
+        let found = candidates(program.as_bytes(), path.map(str::as_bytes));
+        let expected: Vec<_> = expected.iter().map(|it| it.as_bytes().to_vec()).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn programs_are_looked_up_as_execvp_does() {
+        check("/bin/sh", Some("/x"), &["/bin/sh"]);
+        check("./run", Some("/x"), &["./run"]);
+        check("sh", Some("/a:/b"), &["/a/sh", "/b/sh"]);
+        check("sh", Some(":/b:"), &["./sh", "/b/sh", "./sh"]);
+        check("sh", None, &["/bin/sh", "/usr/bin/sh"]);
+    }
+}

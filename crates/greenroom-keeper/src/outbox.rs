@@ -1,0 +1,88 @@
+//! Messages on their way to the daemon. The keeper never blocks on the link: what does not fit waits here.
+//!
+//! In: messages. Out: datagrams, as fast as the daemon reads. Fds are looked up when a message is sent, so waiting holds none
+//! open. Bounded: over `HIGH_WATER` the loop stops reading requests, so only exits are added, one per session.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+use crate::link::Endpoint;
+use crate::message::ToDaemon;
+use crate::sessions::{Sessions, fds_of};
+
+/// Waiting answers at which no further request is read.
+pub(crate) const HIGH_WATER: usize = 256;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    Empty,
+    /// Go on when the socket is writable.
+    Full,
+    /// Too many fds are in flight; nothing signals the end of that, so try again soon.
+    TooManyFds,
+    /// The daemon is gone; what waited is dropped. The next one asks with `List`.
+    Gone,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    waiting: VecDeque<ToDaemon>,
+}
+
+impl Outbox {
+    pub(crate) fn push(&mut self, message: ToDaemon) {
+        self.waiting.push_back(message);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn takes_requests(&self) -> bool {
+        self.waiting.len() < HIGH_WATER
+    }
+
+    pub(crate) fn flush(&mut self, link: &Endpoint, sessions: &Sessions) -> Flush {
+        while let Some(message) = self.waiting.front_mut() {
+            let Some(fds) = attach(message, sessions) else {
+                self.waiting.pop_front();
+                continue;
+            };
+            match link.send(&message.encode(), &fds, SendFlags::DONTWAIT) {
+                Ok(()) => {
+                    self.waiting.pop_front();
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Flush::Full,
+                Err(Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => {
+                    return Flush::TooManyFds;
+                }
+                Err(_) => {
+                    self.clear();
+                    return Flush::Gone;
+                }
+            }
+        }
+        Flush::Empty
+    }
+}
+
+/// The fds of a message. Sessions released meanwhile leave a `Taken`; a `Spawned` without its session is not sent.
+fn attach<'a>(message: &mut ToDaemon, sessions: &'a Sessions) -> Option<Vec<BorrowedFd<'a>>> {
+    match message {
+        ToDaemon::Spawned { id, .. } => Some(fds_of(sessions.get(*id)?).to_vec()),
+        ToDaemon::Taken { ids } => {
+            ids.retain(|id| sessions.contains(*id));
+            let held = ids.iter().filter_map(|id| sessions.get(*id));
+            Some(held.flat_map(fds_of).collect())
+        }
+        _ => Some(Vec::new()),
+    }
+}

@@ -1,0 +1,208 @@
+//! What the daemon asks for, one message at a time.
+//!
+//! In: datagrams from the link. Out: calls on the keeper. A message this build does not understand is skipped with a log
+//! line, so that a newer daemon can try something and fall back.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::net::RecvFlags;
+
+use crate::keeper::{DAEMON_GRACE, Keeper};
+use crate::launch::Fault;
+use crate::link::LinkError;
+use crate::message::{
+    MAX_LIST, PROTOCOL_VERSION, SessionId, SignalTarget, SpawnStep, ToDaemon, ToKeeper,
+};
+use crate::replace::{Check, Replacement};
+use crate::sessions::{MAX_SESSIONS, Phase, Session};
+use crate::signals::{kill_group, kill_process};
+use crate::spawn;
+use crate::spec::SpawnSpec;
+
+/// Requests handled before signals and deadlines get their turn again.
+const REQUESTS_PER_TURN: usize = 64;
+/// Between HUP, TERM and KILL after `Shutdown`.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+
+enum Next {
+    Message(ToKeeper, Vec<OwnedFd>),
+    Skipped,
+    Nothing,
+    End,
+}
+
+impl Keeper {
+    pub(crate) fn serve_link(&mut self) {
+        for _ in 0..REQUESTS_PER_TURN {
+            if !self.outbox.takes_requests() {
+                return;
+            }
+            match self.next_request() {
+                Next::Message(message, fds) => self.handle(message, fds),
+                Next::Skipped => {}
+                Next::Nothing => return,
+                Next::End => {
+                    // Death is known by the wait, never by this. A daemon that lives on without a link is no use.
+                    self.link = None;
+                    self.outbox.clear();
+                    if let Some(running) = &mut self.daemon.running {
+                        let kill_at = std::time::Instant::now() + DAEMON_GRACE;
+                        running.kill_at.get_or_insert(kill_at);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Handles what a dead daemon had sent, without starting anything.
+    pub(crate) fn drain_link_of_dead(&mut self) {
+        loop {
+            match self.next_request() {
+                Next::Message(ToKeeper::Spawn { id, .. }, _) => self
+                    .log
+                    .say(format_args!("session {id}: not started, the daemon died after asking")),
+                Next::Message(message, fds) => self.handle(message, fds),
+                Next::Skipped => {}
+                Next::Nothing | Next::End => return,
+            }
+        }
+    }
+
+    fn next_request(&mut self) -> Next {
+        let Some(link) = &self.link else {
+            return Next::End;
+        };
+        let error = match link.recv(RecvFlags::DONTWAIT) {
+            Ok(Some((bytes, fds))) => match ToKeeper::decode(&bytes) {
+                Ok(message) => return Next::Message(message, fds),
+                Err(error) => LinkError::Malformed(error),
+            },
+            Ok(None) => return Next::End,
+            Err(LinkError::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::WouldBlock =>
+            {
+                return Next::Nothing;
+            }
+            Err(LinkError::Io { .. }) => return Next::End,
+            Err(error) => error,
+        };
+        self.log.say(format_args!("skipped a message: {error:?}"));
+        Next::Skipped
+    }
+
+    fn handle(&mut self, message: ToKeeper, fds: Vec<OwnedFd>) {
+        match message {
+            ToKeeper::Hello { version, pid } => {
+                if version != PROTOCOL_VERSION {
+                    self.log.say(format_args!(
+                        "daemon {pid} speaks version {version}, this keeper {PROTOCOL_VERSION}"
+                    ));
+                }
+                self.greeted = true;
+                self.outbox.push(self.hello());
+            }
+            ToKeeper::Ready => self.told_ready(),
+            ToKeeper::Spawn { id, with_cgroup } => self.spawn(id, with_cgroup, fds),
+            ToKeeper::List => self.list(),
+            ToKeeper::Take { ids } => self.outbox.push(ToDaemon::Taken { ids }),
+            ToKeeper::Signal { id, signo, to } => {
+                let errno = self.signal(id, signo, to).err().unwrap_or(0);
+                self.outbox.push(ToDaemon::Signalled { id, errno });
+            }
+            ToKeeper::Release { id } => {
+                if !self.sessions.release(id) {
+                    self.log.say(format_args!(
+                        "session {id}: not released, it is unknown or its process lives"
+                    ));
+                }
+            }
+            ToKeeper::Replace { path } => self.replace(&path),
+            ToKeeper::Shutdown => self.begin_ending(SHUTDOWN_GRACE),
+        }
+    }
+
+    fn spawn(&mut self, id: SessionId, with_cgroup: bool, fds: Vec<OwnedFd>) {
+        if let Err(Fault { step, errno }) = self.try_spawn(id, with_cgroup, fds) {
+            self.spawn_failed(id, step, errno);
+        }
+    }
+
+    fn try_spawn(
+        &mut self,
+        id: SessionId,
+        with_cgroup: bool,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), Fault> {
+        let fault = |step, errno| Fault { step, errno };
+        if self.ending.is_some() {
+            return Err(fault(SpawnStep::Id, libc::ESHUTDOWN));
+        }
+        if self.sessions.contains(id) {
+            return Err(fault(SpawnStep::Id, libc::EEXIST));
+        }
+        if self.sessions.len() >= MAX_SESSIONS {
+            return Err(fault(SpawnStep::Id, libc::ENOSPC));
+        }
+        if fds.len() != 1 + usize::from(with_cgroup) {
+            return Err(fault(SpawnStep::Spec, libc::EBADF));
+        }
+        let mut fds = fds.iter().map(AsFd::as_fd);
+        let spec = fds.next().ok_or(fault(SpawnStep::Spec, libc::EBADF))?;
+        let spec = SpawnSpec::from_memfd(spec).map_err(|error| {
+            self.log.say(format_args!("session {id}: {error}"));
+            fault(SpawnStep::Spec, error.errno())
+        })?;
+        let started = spawn::start(spec, fds.next(), &self.slots, Some(self.nofile))?;
+        self.sessions.insert(
+            id,
+            Session {
+                pid: started.launched.pid,
+                fds: started.fds,
+                phase: Phase::Starting(started.launched.status),
+            },
+        );
+        Ok(())
+    }
+
+    fn list(&mut self) {
+        let entries = self.sessions.entries();
+        let mut parts = entries.chunks(MAX_LIST).peekable();
+        if parts.peek().is_none() {
+            self.outbox.push(ToDaemon::Sessions { sessions: Vec::new(), more: false });
+        }
+        while let Some(part) = parts.next() {
+            self.outbox
+                .push(ToDaemon::Sessions { sessions: part.to_vec(), more: parts.peek().is_some() });
+        }
+    }
+
+    /// Only while the leader is not reaped: afterwards its number, and its group's, may be somebody else's.
+    fn signal(&self, id: SessionId, signo: i32, to: SignalTarget) -> Result<(), i32> {
+        let pid = self.sessions.live_pid(id).ok_or(libc::ESRCH)?;
+        match to {
+            SignalTarget::Leader => kill_process(pid, signo),
+            SignalTarget::Group => kill_group(pid, signo),
+            SignalTarget::Foreground => {
+                let session = self.sessions.get(id).ok_or(libc::ESRCH)?;
+                let group = rustix::termios::tcgetpgrp(&session.fds.master)
+                    .map_err(|errno| errno.raw_os_error())?;
+                kill_group(group.as_raw_nonzero().get(), signo)
+            }
+        }
+    }
+
+    fn replace(&mut self, path: &Path) {
+        if self.replacement.is_some() || self.ending.is_some() {
+            let why = "the keeper is already being replaced or ended";
+            self.outbox.push(ToDaemon::Replaced { why_not: Some(why.to_owned()) });
+            return;
+        }
+        match Check::start(path, &self.handover(), &self.slots) {
+            Ok(check) => self.replacement = Some(Replacement::Checking(check)),
+            Err(error) => self.not_replaced(&error),
+        }
+    }
+}
