@@ -186,8 +186,10 @@ impl JournalReader {
             Err(source) => return Err(JournalError::ReadDir { dir: dir.clone(), source }),
         };
         let segments: Vec<Segment> = segments.into_iter().filter(|s| s.start <= end).collect();
-        let mut replay = Replay { dir, sink, at: end, stopped: false, after_gap: false, now: 0 };
+        let mut replay =
+            Replay { dir, sink, at: end, stopped: false, after_gap: false, now: 0, open_gap: None };
         replay.run(&segments, from, end);
+        replay.close_gap();
         Ok(Seq(replay.at))
     }
 }
@@ -201,6 +203,8 @@ struct Replay<'a> {
     after_gap: bool,
     /// The latest time given out.
     now: u64,
+    /// A gap that may grow before it is reported.
+    open_gap: Option<(u64, u64)>,
 }
 
 /// A note or a time, with its place.
@@ -249,15 +253,24 @@ impl Replay<'_> {
     }
 
     fn emit(&mut self, item: Item<'_>) {
+        self.close_gap();
         if !self.stopped {
             self.stopped = (self.sink)(item).is_break();
         }
     }
 
-    /// Reports `[at, to)` as missing, if that is anything.
+    fn close_gap(&mut self) {
+        if let Some((from, to)) = self.open_gap.take() {
+            let gap = Item::Gap { from: Seq(from), to: Seq(to) };
+            self.stopped |= (self.sink)(gap).is_break();
+        }
+    }
+
+    /// Reports `[at, to)` as missing, if that is anything; neighbours become
+    /// one gap.
     fn gap(&mut self, to: u64) {
         if self.at < to && !self.stopped {
-            self.emit(Item::Gap { from: Seq(self.at), to: Seq(to) });
+            self.open_gap = Some((self.open_gap.map_or(self.at, |(from, _)| from), to));
             self.at = to;
             self.after_gap = true;
         }
@@ -353,6 +366,10 @@ impl Replay<'_> {
                 // The file ends early, or cannot be read: say so, go on.
                 Ok(0) | Err(_) => return self.gap(to),
                 Ok(n) => {
+                    self.close_gap();
+                    if self.stopped {
+                        return;
+                    }
                     let (seq, time_ns) = (Seq(self.at), self.now);
                     self.at += n as u64;
                     self.emit(Item::Output { seq, time_ns, bytes: &chunk[..n] });

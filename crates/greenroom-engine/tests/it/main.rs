@@ -2,5 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod journal_disk;
+mod journal_kill;
+mod journal_stage;
 mod session;
 mod stage;
