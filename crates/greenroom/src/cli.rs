@@ -1,0 +1,642 @@
+//! The command line as a tree of types. Doc comments here are the help texts.
+//!
+//! In: the arguments. Out: a [`Verb`] for `commands`, or clap's own error (exit code 2).
+//! Absent on purpose: what a verb does; flags of later versions (an unknown flag is an error, a
+//! flag that does nothing would be a lie).
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::engine::ArgValueCandidates;
+use greenroom_protocol::api::screen::Size;
+
+use crate::commands::completions::session_candidates;
+
+/// Hosts the terminals of your coding agents and shells.
+///
+/// Sessions outlive crashes and upgrades of the host, and every byte of them is kept.
+/// The host is started in the background on first use.
+#[derive(Debug, Parser)]
+#[command(
+    name = "greenroom",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    max_term_width = 80,
+    after_help = "Examples:\n  greenroom demo                      see everything at work, in under a minute\n  greenroom new --name work --attach  a shell that survives; detach with Ctrl-b d\n  greenroom ls                        what is running\n\nA session is named by id (s3), by name, or by an unambiguous prefix.\nExit codes: 0 ok, 1 failed, 2 usage, 3 timeout, 4 needs input, 5 denied,\n  6 not found or already ended, 7 host unavailable, 70 our bug."
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Options of every verb.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// Answer in JSON: one document, or one per line
+    #[arg(long, global = true, help_heading = "Global options", display_order = 900)]
+    pub json: bool,
+    /// Do not start the background host (exit code 7 if it is not there)
+    #[arg(long, global = true, help_heading = "Global options", display_order = 901)]
+    pub no_start: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Start a session and print its id
+    #[command(
+        after_help = "Examples:\n  greenroom new\n  greenroom new --name build --cwd ~/src/app -- make -j8\n  greenroom new --attach --env RUST_LOG=debug --label team=core -- claude\n  id=$(greenroom new -- bash -c 'echo hi')"
+    )]
+    New(NewArgs),
+    /// List sessions
+    #[command(
+        visible_alias = "list",
+        after_help = "Examples:\n  greenroom ls\n  greenroom ls --json\n  greenroom ls --state running --label team=core"
+    )]
+    Ls(LsArgs),
+    /// Describe one session
+    #[command(
+        after_help = "Examples:\n  greenroom info s3\n  greenroom info build --json\n  greenroom info s3 --explain"
+    )]
+    Info(InfoArgs),
+    /// Give a session another name
+    #[command(after_help = "Examples:\n  greenroom rename s3 build")]
+    Rename(RenameArgs),
+    /// Remove ended sessions and their recordings
+    #[command(
+        after_help = "Examples:\n  greenroom rm s3\n  greenroom rm s3 s4 build\n  greenroom rm --ended"
+    )]
+    Rm(RmArgs),
+    /// Use a session's terminal; detach with Ctrl-b d
+    #[command(
+        after_help = "Examples:\n  greenroom attach s3\n  greenroom attach build --read-only\n  greenroom attach s3 --prefix ctrl-a\n\nKeys: the prefix, then d or q detaches; the prefix twice sends it to the session."
+    )]
+    Attach(AttachArgs),
+    /// Type text into a session
+    #[command(
+        after_help = "Examples:\n  greenroom send s3 'ls -l' --enter\n  greenroom send s3 --paste --enter \"$(cat prompt.md)\"\n  git diff | greenroom send s3 - --paste --enter"
+    )]
+    Send(SendArgs),
+    /// Press keys in a session
+    #[command(
+        after_help = "Examples:\n  greenroom key s3 enter\n  greenroom key s3 ctrl-c\n  greenroom key s3 up up shift-tab f5 alt-x"
+    )]
+    Key(KeyArgs),
+    /// Read a session's screen or its output
+    #[command(
+        after_help = "Examples:\n  greenroom read s3\n  greenroom read s3 --since 0 --json\n  greenroom read s3 --transcript --max-bytes 4000\n  greenroom read s3 --ansi"
+    )]
+    Read(ReadArgs),
+    /// Wait until something holds in a session
+    #[command(
+        after_help = "Examples:\n  greenroom wait s3 --until exit\n  greenroom wait s3 --until stable=500 --timeout 2m\n  greenroom wait s3 --until 'text=tests? passed' --until exit\n  greenroom wait s3 --until state=exited\n\nSeveral conditions: the first that holds. Exit codes: 0 matched, 3 timeout,\n  4 the session needs input, 6 the session ended first."
+    )]
+    Wait(WaitArgs),
+    /// Read the event log as JSON lines
+    #[command(
+        after_help = "Examples:\n  greenroom events\n  greenroom events --follow\n  greenroom events --since 120 --session s3\n  greenroom events --follow --kind 'session.*'"
+    )]
+    Events(EventsArgs),
+    /// End a session: HUP, TERM, then KILL, to all it started
+    #[command(
+        after_help = "Examples:\n  greenroom kill s3\n  greenroom kill s3 --signal INT --grace 10s"
+    )]
+    Kill(KillArgs),
+    /// Write a session's recording as asciicast v3
+    #[command(
+        after_help = "Examples:\n  greenroom record s3 > s3.cast\n  greenroom record s3 --output s3.cast\n  greenroom record s3 --text > s3.txt"
+    )]
+    Record(RecordArgs),
+    /// Play a recording: a session's own, or an asciicast file
+    #[command(
+        after_help = "Examples:\n  greenroom replay s3\n  greenroom replay s3.cast --speed 2 --idle-limit 1s\n  greenroom replay s3 --at 90s\n\nKeys on a terminal: space pauses, left and right seek 5 s, up and down change\n  the speed, q quits."
+    )]
+    Replay(ReplayArgs),
+    /// Run the host in the foreground
+    #[command(
+        after_help = "Examples:\n  greenroom serve\n  greenroom serve --name work -- bash\n  greenroom serve --stdio\n  greenroom serve --stdio --shared\n\nWith a command or session options it starts that session and ends with it.\n--stdio speaks the API on stdin and stdout with a private host that ends at the\n  end of stdin; with --shared it speaks for the background host."
+    )]
+    Serve(ServeArgs),
+    /// Replace the running host with this or another binary; sessions go on
+    #[command(
+        after_help = "Examples:\n  greenroom upgrade\n  greenroom upgrade --binary ./target/release/greenroom"
+    )]
+    Upgrade(UpgradeArgs),
+    /// Check this machine and the host, and say how to fix what is wrong
+    #[command(after_help = "Examples:\n  greenroom doctor\n  greenroom doctor --json")]
+    Doctor(DoctorArgs),
+    /// Show the host's log
+    #[command(
+        after_help = "Examples:\n  greenroom logs\n  greenroom logs -f\n  greenroom logs -n 200 --json"
+    )]
+    Logs(LogsArgs),
+    /// Print a completion script; it completes live session names
+    #[command(
+        after_help = "Examples:\n  source <(greenroom completions bash)\n  greenroom completions zsh > ~/.zfunc/_greenroom\n  greenroom completions fish | source"
+    )]
+    Completions(CompletionsArgs),
+    /// Print every method of the API as JSON Schema
+    #[command(after_help = "Examples:\n  greenroom schema\n  greenroom schema session.create")]
+    Schema(SchemaArgs),
+    /// Watch a session survive kill -9: no terminal, network or key needed
+    #[command(after_help = "Examples:\n  greenroom demo\n  greenroom demo --json")]
+    Demo(DemoArgs),
+    /// End every session and stop the background host
+    #[command(
+        hide = true,
+        after_help = "Examples:\n  greenroom shutdown\n  greenroom shutdown --if-idle"
+    )]
+    Shutdown(ShutdownArgs),
+}
+
+/// How a session is to be started.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SessionArgs {
+    /// A name to call it by
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Columns and rows [default: this terminal's, else 80x24]
+    #[arg(long, value_name = "COLSxROWS", value_parser = parse_size)]
+    pub size: Option<Size>,
+    /// Where to start it [default: here]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub cwd: Option<PathBuf>,
+    /// Set a variable on top of this environment
+    #[arg(long, value_name = "K=V", value_parser = parse_pair)]
+    pub env: Vec<(String, String)>,
+    /// Read variables from a file of K=V lines
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub env_file: Vec<PathBuf>,
+    /// Attach a label, to find it by
+    #[arg(long, value_name = "K=V", value_parser = parse_pair)]
+    pub label: Vec<(String, String)>,
+    /// The program and its arguments [default: $SHELL]
+    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct NewArgs {
+    #[command(flatten)]
+    pub session: SessionArgs,
+    /// Attach to it at once
+    #[arg(long)]
+    pub attach: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    /// Only sessions in this state (repeatable)
+    #[arg(long, value_name = "STATE", value_parser = ["starting", "running", "exited", "failed", "lost"])]
+    pub state: Vec<String>,
+    /// Only sessions with this label (repeatable)
+    #[arg(long, value_name = "K=V", value_parser = parse_pair)]
+    pub label: Vec<(String, String)>,
+}
+
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// Say how each setting came about
+    #[arg(long)]
+    pub explain: bool,
+}
+
+/// One session.
+#[derive(Clone, Debug, Args)]
+pub struct SessionArg {
+    /// Id, name or unambiguous prefix
+    #[arg(value_name = "SESSION", add = ArgValueCandidates::new(session_candidates))]
+    pub session: String,
+}
+
+#[derive(Debug, Args)]
+pub struct RenameArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// The new name
+    pub name: String,
+}
+
+#[derive(Debug, Args)]
+pub struct RmArgs {
+    /// Ids, names or unambiguous prefixes
+    #[arg(value_name = "SESSION", required_unless_present = "ended", add = ArgValueCandidates::new(session_candidates))]
+    pub sessions: Vec<String>,
+    /// All sessions that have ended
+    #[arg(long, conflicts_with = "sessions")]
+    pub ended: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// Watch only: nothing you type reaches the session
+    #[arg(long)]
+    pub read_only: bool,
+    /// The key that starts a command, such as ctrl-a, or none [default: attach.prefix of
+    /// config.toml, else ctrl-b]
+    #[arg(long, value_name = "KEY")]
+    pub prefix: Option<crate::attach::keys::Prefix>,
+    /// Detach everybody else
+    #[arg(long)]
+    pub exclusive: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SendArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// What to type; - reads it from stdin
+    #[arg(allow_hyphen_values = true)]
+    pub text: String,
+    /// Press Enter after it
+    #[arg(long)]
+    pub enter: bool,
+    /// As a paste: bracketed if the program asked for that
+    #[arg(long)]
+    pub paste: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// Keys in order: enter, tab, esc, up, f5, ctrl-c, alt-x, shift-tab, a…
+    #[arg(required = true, value_name = "KEY", allow_hyphen_values = true)]
+    pub keys: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ReadArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// The screen as it is now (the default)
+    #[arg(long, conflicts_with = "transcript")]
+    pub screen: bool,
+    /// The output
+    #[arg(long)]
+    pub transcript: bool,
+    /// Output from this sequence number on (alone: implies --transcript)
+    #[arg(long, value_name = "SEQ")]
+    pub since: Option<u64>,
+    /// With colours and other escape sequences
+    #[arg(long, conflicts_with = "text")]
+    pub ansi: bool,
+    /// Plain text (the default)
+    #[arg(long)]
+    pub text: bool,
+    /// At most this much of the output
+    #[arg(long, value_name = "N")]
+    pub max_bytes: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct WaitArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// exit, stable[=MS], text=REGEX or state=NAME (repeatable: the first that holds)
+    #[arg(long, value_name = "COND", required = true, value_parser = parse_until)]
+    pub until: Vec<Until>,
+    /// For how long: 500ms, 30s, 2m, 1h
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
+    pub timeout: Duration,
+    /// Text must come from output after this sequence number
+    #[arg(long, value_name = "SEQ")]
+    pub since: Option<u64>,
+}
+
+/// A condition of `wait`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Until {
+    Exit,
+    Stable(u64),
+    Text(String),
+    State(String),
+}
+
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Go on with what happens next
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Events after this id [default: all that are kept; with --follow only new ones]
+    #[arg(long, value_name = "N")]
+    pub since: Option<u64>,
+    /// Only about this session (repeatable)
+    #[arg(long, value_name = "SESSION", add = ArgValueCandidates::new(session_candidates))]
+    pub session: Vec<String>,
+    /// Only of this kind, such as session.exited or session.* (repeatable)
+    #[arg(long, value_name = "KIND")]
+    pub kind: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct KillArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// The first signal [default: HUP, then TERM]
+    #[arg(long, value_name = "NAME")]
+    pub signal: Option<String>,
+    /// Time before KILL
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub grace: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// Write it to this file instead of stdout
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// Plain text instead of asciicast
+    #[arg(long)]
+    pub text: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// A session, an asciicast file (v2 or v3), or - for stdin
+    #[arg(value_name = "SESSION|FILE", value_hint = ValueHint::FilePath, add = ArgValueCandidates::new(session_candidates))]
+    pub source: String,
+    /// Play this much faster; 0 = at once
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_speed)]
+    pub speed: f64,
+    /// Start here: 90s, 2m
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub at: Option<Duration>,
+    /// Cut pauses down to this
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub idle_limit: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Stay in the foreground (what serve does anyway)
+    #[arg(long)]
+    pub foreground: bool,
+    /// Speak the API on stdin and stdout
+    #[arg(long)]
+    pub stdio: bool,
+    /// With --stdio: speak for the background host
+    #[arg(long, requires = "stdio")]
+    pub shared: bool,
+    /// Listen on this socket
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, conflicts_with = "stdio")]
+    pub socket: Option<PathBuf>,
+    /// How frames are cut on stdin and stdout
+    #[arg(long, value_enum, default_value_t = Framing::Auto)]
+    pub framing: Framing,
+    /// Serve HTTP (not in this version)
+    #[arg(long, value_name = "ADDR")]
+    pub http: Option<String>,
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// How frames are cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Framing {
+    /// Recognised from the first byte
+    #[default]
+    Auto,
+    /// One JSON text per line
+    Ndjson,
+    /// Content-Length headers
+    Lsp,
+}
+
+#[derive(Debug, Args)]
+pub struct UpgradeArgs {
+    /// The new program [default: this one]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::ExecutablePath)]
+    pub binary: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {}
+
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Go on with what is written next
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many lines from the end
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    pub lines: usize,
+}
+
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// For this shell
+    #[arg(value_enum)]
+    pub shell: ShellName,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ShellName {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// One method only, such as session.create
+    pub method: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Keep the demo's directory and say where it is
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ShutdownArgs {
+    /// Only if no session runs
+    #[arg(long)]
+    pub if_idle: bool,
+    /// Time sessions get between TERM and KILL
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub grace: Option<Duration>,
+}
+
+fn parse_size(text: &str) -> Result<Size, String> {
+    const RANGE: std::ops::RangeInclusive<u16> = 1..=1000;
+    Size::parse(text)
+        .filter(|size| RANGE.contains(&size.cols) && RANGE.contains(&size.rows))
+        .ok_or_else(|| "columns and rows are wanted, 1 to 1000 each, such as 120x40".to_owned())
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("K=V is wanted")?;
+    if key.is_empty() || key.contains(char::is_whitespace) {
+        return Err("a name is wanted before the =".to_owned());
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Reads `500ms`, `30s`, `1.5m`, `2h`, `1d`; a bare number counts seconds.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let wanted = || "a time is wanted, such as 500ms, 30s, 2m or 1h".to_owned();
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let factor = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err(wanted()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| wanted())? * factor;
+    Duration::try_from_secs_f64(seconds).map_err(|_| wanted())
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.strip_suffix('x').unwrap_or(text).parse::<f64>().ok();
+    speed
+        .filter(|speed| (0.0..=10_000.0).contains(speed))
+        .ok_or_else(|| "a factor is wanted, such as 2 or 0.5".to_owned())
+}
+
+/// How long the screen must rest when `stable` has no number.
+const STABLE_MS: u64 = 500;
+
+fn parse_until(text: &str) -> Result<Until, String> {
+    let (word, value) = match text.split_once('=') {
+        Some((word, value)) => (word, Some(value)),
+        None => (text, None),
+    };
+    match (word, value) {
+        ("exit", None) => Ok(Until::Exit),
+        ("stable", None) => Ok(Until::Stable(STABLE_MS)),
+        ("stable", Some(ms)) => {
+            let plain = ms.parse::<u64>().ok();
+            let ms = plain.or_else(|| {
+                parse_time(ms).ok().and_then(|time| u64::try_from(time.as_millis()).ok())
+            });
+            ms.map(Until::Stable)
+                .ok_or_else(|| "stable takes milliseconds, such as stable=300".to_owned())
+        }
+        ("text", Some(pattern)) if !pattern.is_empty() => Ok(Until::Text(pattern.to_owned())),
+        ("state", Some(name)) if !name.is_empty() => Ok(Until::State(name.to_owned())),
+        _ => Err("exit, stable[=MS], text=REGEX or state=NAME is wanted".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_tree_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    /// Every example of every help text parses. Shell around it is taken off first.
+    #[test]
+    fn help_examples_parse() {
+        let mut seen = 0;
+        for verb in Cli::command().get_subcommands() {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples: Vec<_> =
+                help.lines().filter(|line| line.contains("greenroom ")).collect();
+            assert!(!examples.is_empty(), "{} has no example", verb.get_name());
+            for example in examples {
+                let from = example.find("greenroom ").unwrap();
+                let text =
+                    example[from..].split(" | ").next().unwrap().split(" > ").next().unwrap();
+                let text = text.trim_end_matches(')').replace("\"$(cat prompt.md\"", "x");
+                let words = shell_words(&text);
+                assert_eq!(words[1], verb.get_name(), "{example}");
+                if let Err(error) = Cli::try_parse_from(&words) {
+                    panic!("{words:?}: {error}");
+                }
+                seen += 1;
+            }
+        }
+        assert!(seen > 40, "only {seen} examples");
+    }
+
+    fn shell_words(text: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+        for c in text.chars() {
+            match quote {
+                Some(q) if c == q => quote = None,
+                None if c == '\'' || c == '"' => quote = Some(c),
+                None if c == ' ' => words.push(std::mem::take(&mut word)),
+                _ => word.push(c),
+            }
+        }
+        words.push(word);
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    /// Help fits 80 columns, at every level.
+    #[test]
+    fn help_fits_80_columns() {
+        let mut command = Cli::command();
+        command.build();
+        let mut texts = vec![command.render_long_help().to_string()];
+        texts.extend(command.get_subcommands_mut().map(|verb| verb.render_long_help().to_string()));
+        for line in texts.iter().flat_map(|text| text.lines()) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_verb_knows_json() {
+        let mut command = Cli::command();
+        command.build();
+        for verb in command.get_subcommands() {
+            assert!(verb.get_arguments().any(|arg| arg.get_id() == "json"), "{}", verb.get_name());
+        }
+    }
+
+    #[test]
+    fn times() {
+        let check = |text: &str, ms: Option<u64>| {
+            assert_eq!(
+                parse_time(text).ok().map(|time| time.as_millis()),
+                ms.map(u128::from),
+                "{text}"
+            );
+        };
+        check("30s", Some(30_000));
+        check("2", Some(2_000));
+        check("250ms", Some(250));
+        check("1.5m", Some(90_000));
+        check("", None);
+        check("s", None);
+        check("5 s", None);
+        check("-1s", None);
+        check("1y", None);
+    }
+
+    #[test]
+    fn conditions() {
+        assert_eq!(parse_until("exit").unwrap(), Until::Exit);
+        assert_eq!(parse_until("stable=300").unwrap(), Until::Stable(300));
+        assert_eq!(parse_until("stable=2s").unwrap(), Until::Stable(2000));
+        assert_eq!(parse_until("text=a=b").unwrap(), Until::Text("a=b".into()));
+        assert!(
+            parse_until("text=").is_err()
+                && parse_until("exit=1").is_err()
+                && parse_until("idle").is_err()
+        );
+    }
+}

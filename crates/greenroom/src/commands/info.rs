@@ -1,0 +1,76 @@
+//! `greenroom info`: everything about one session.
+
+use greenroom_protocol::Timestamp;
+use greenroom_protocol::api::session::{InfoParams, Recording, SessionInfo};
+
+use super::Context;
+use super::ls::{at_home, state};
+use crate::cli::InfoArgs;
+use crate::error::Outcome;
+use crate::output::{Cell, Output, bytes, span};
+
+pub async fn run(args: InfoArgs, context: &Context) -> Outcome {
+    let session = args.session.session;
+    let attempt = format!("describe {session}");
+    let params = InfoParams { session, explain: args.explain };
+    let host = context.host().await?;
+    let info: SessionInfo = host.call("session.info", &params, &attempt).await?;
+    context.out.answer(&info, || describe(&info, &context.out))?;
+    Ok(0)
+}
+
+fn describe(info: &SessionInfo, out: &Output) -> String {
+    let now = Timestamp::from_system(std::time::SystemTime::now());
+    let ago = |time: &Timestamp| {
+        format!("{} ago ({time})", span(now.unix_ms().saturating_sub(time.unix_ms())))
+    };
+    let mut rows = Vec::new();
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            rows.push(vec![Cell::from(name), Cell::from(value)]);
+        }
+    };
+    add("name", info.name.clone());
+    add("command", Some(info.command.join(" ")));
+    add("cwd", Some(at_home(&info.cwd)));
+    add("branch", info.branch.clone());
+    add("pid", info.pid.map(|pid| pid.to_string()));
+    add("size", Some(info.size.to_string()));
+    add("title", info.title.clone());
+    add("task", info.task.clone());
+    add("created", Some(ago(&info.created_at)));
+    add("ended", info.ended_at.as_ref().map(ago));
+    add("exit", info.exit.as_ref().map(ToString::to_string));
+    add("last output", info.last_output_at.as_ref().map(ago));
+    let dropped = if info.first_seq > 0 {
+        format!(", the first {} are gone", bytes(info.first_seq))
+    } else {
+        String::new()
+    };
+    add("output", Some(format!("{}{dropped}", bytes(info.seq))));
+    add(
+        "recording",
+        match &info.recording {
+            Recording::On => Some("on".to_owned()),
+            Recording::Paused { why, since } => Some(format!("paused since {since}: {why}")),
+        },
+    );
+    let labels: Vec<String> =
+        info.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    add("labels", Some(labels.join(" ")));
+    let clients: Vec<String> = info
+        .clients
+        .iter()
+        .map(|client| {
+            let size = client.size.map(|size| format!(" {size}")).unwrap_or_default();
+            let owner =
+                if info.size_owner.as_ref() == Some(&client.id) { " owns the size" } else { "" };
+            let read_only = if client.read_only { " read-only" } else { "" };
+            format!("{}{size}{read_only}{owner}", client.id)
+        })
+        .collect();
+    add("attached", Some(clients.join(", ")));
+    add("explain", info.explain.as_ref().map(ToString::to_string));
+    rows.insert(0, vec![Cell::from("state"), state(info)]);
+    out.table(&[info.id.as_str(), ""], &rows, &[""])
+}

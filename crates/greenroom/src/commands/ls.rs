@@ -1,0 +1,86 @@
+//! `greenroom ls`: the sessions, one line each.
+
+use greenroom_protocol::Timestamp;
+use greenroom_protocol::api::OneOrMany;
+use greenroom_protocol::api::session::{ListParams, ListResult, Listed, SessionInfo, SessionState};
+
+use super::Context;
+use crate::cli::LsArgs;
+use crate::error::Outcome;
+use crate::output::{Cell, Output, Tone, span};
+
+pub async fn run(args: LsArgs, context: &Context) -> Outcome {
+    let params = ListParams {
+        detail: true,
+        state: (!args.state.is_empty()).then_some(OneOrMany::Many(args.state)),
+        labels: args.label.into_iter().collect(),
+    };
+    let host = context.host().await?;
+    let list: ListResult = host.call("session.list", &params, "list sessions").await?;
+    if !context.out.json && list.sessions.is_empty() {
+        context.out.note("no sessions; start one with greenroom new");
+        return Ok(0);
+    }
+    context.out.answer(&list, || table(&list.sessions, &context.out))?;
+    Ok(0)
+}
+
+/// The list as people read it.
+pub fn table(sessions: &[Listed], out: &Output) -> String {
+    let now = Timestamp::from_system(std::time::SystemTime::now());
+    let infos = sessions.iter().filter_map(|listed| match listed {
+        Listed::Info(info) => Some(info),
+        Listed::Id(_) => None,
+    });
+    let rows: Vec<Vec<Cell>> = infos.map(|info| row(info, now)).collect();
+    let head = ["ID", "NAME", "STATE", "AGE", "SIZE", "CWD", "COMMAND"];
+    out.table(&head, &rows, &["NAME", "COMMAND", "CWD"])
+}
+
+fn row(info: &SessionInfo, now: Timestamp) -> Vec<Cell> {
+    let place = match &info.branch {
+        Some(branch) => format!("{} ({branch})", at_home(&info.cwd)),
+        None => at_home(&info.cwd),
+    };
+    vec![
+        Cell::from(info.id.as_str()),
+        Cell::from(info.name.as_deref().unwrap_or("-")),
+        state(info),
+        Cell::from(span(now.unix_ms().saturating_sub(info.created_at.unix_ms()))),
+        Cell::from(info.size.to_string()),
+        Cell::from(place),
+        Cell::from(info.command.join(" ")),
+    ]
+}
+
+/// Glyph, word and colour: none of them alone.
+pub fn state(info: &SessionInfo) -> Cell {
+    match (&info.state, &info.exit) {
+        (SessionState::Starting, _) => Cell::toned(Tone::Busy, "◌ starting"),
+        (SessionState::Running, _) => Cell::toned(Tone::Good, "▶ running"),
+        (SessionState::Exited, Some(exit)) if exit.success => Cell::toned(Tone::Dim, "○ exited 0"),
+        (SessionState::Exited, Some(exit)) => {
+            let how = match (exit.code, &exit.signal) {
+                (Some(code), _) => format!("exited {code}"),
+                (None, Some(signal)) => signal.clone(),
+                (None, None) => "exited ?".to_owned(),
+            };
+            Cell::toned(Tone::Bad, format!("✗ {how}"))
+        }
+        (SessionState::Exited, None) => Cell::toned(Tone::Dim, "○ exited ?"),
+        (SessionState::Failed, _) => Cell::toned(Tone::Bad, "✗ failed"),
+        (SessionState::Lost, _) => Cell::toned(Tone::Warn, "· lost"),
+    }
+}
+
+/// `~` for the home directory.
+pub fn at_home(path: &str) -> String {
+    match std::env::var("HOME") {
+        Ok(home) if !home.is_empty() => match path.strip_prefix(home.trim_end_matches('/')) {
+            Some("") => "~".to_owned(),
+            Some(rest) if rest.starts_with('/') => format!("~{rest}"),
+            _ => path.to_owned(),
+        },
+        _ => path.to_owned(),
+    }
+}

@@ -1,0 +1,84 @@
+//! The verbs: one file each, named as the user types them.
+//!
+//! In: the parsed arguments of a verb and a [`Context`]. Out: the answer on stdout and an exit code,
+//! or a [`Failure`]. [`run`] is the one table from verb to file.
+//! Absent on purpose: parsing (`cli`), reporting a failure (`main`).
+
+mod attach;
+pub mod completions;
+mod demo;
+mod doctor;
+mod events;
+mod info;
+mod key;
+mod kill;
+mod logs;
+mod ls;
+mod new;
+mod read;
+mod record;
+mod rename;
+mod replay;
+mod rm;
+mod schema;
+mod send;
+mod serve;
+mod shutdown;
+mod upgrade;
+mod wait;
+
+use crate::cli::{Global, Verb};
+use crate::error::{Failure, Outcome};
+use crate::host::Host;
+use crate::output::Output;
+
+/// What every verb needs.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub out: Output,
+    no_start: bool,
+}
+
+impl Context {
+    pub fn new(global: &Global) -> Context {
+        Context { out: Output::detect(global.json), no_start: global.no_start }
+    }
+
+    /// The host, started if need be and allowed.
+    pub async fn host(&self) -> Result<Host, Failure> {
+        Host::reach(!self.no_start).await
+    }
+
+    /// The host if it is there; never started.
+    pub async fn running_host(&self) -> Result<Host, Failure> {
+        Host::reach(false).await
+    }
+}
+
+/// Runs a verb.
+pub async fn run(verb: Verb, context: &Context) -> Outcome {
+    match verb {
+        Verb::New(args) => new::run(args, context).await,
+        Verb::Ls(args) => ls::run(args, context).await,
+        Verb::Info(args) => info::run(args, context).await,
+        Verb::Rename(args) => rename::run(args, context).await,
+        Verb::Rm(args) => rm::run(args, context).await,
+        Verb::Attach(args) => attach::run(args, context).await,
+        Verb::Send(args) => send::run(args, context).await,
+        Verb::Key(args) => key::run(args, context).await,
+        Verb::Read(args) => read::run(args, context).await,
+        Verb::Wait(args) => wait::run(args, context).await,
+        Verb::Events(args) => events::run(args, context).await,
+        Verb::Kill(args) => kill::run(args, context).await,
+        Verb::Record(args) => record::run(args, context).await,
+        Verb::Replay(args) => replay::run(args, context).await,
+        Verb::Serve(args) => serve::run(args, context).await,
+        Verb::Upgrade(args) => upgrade::run(args, context).await,
+        Verb::Doctor(args) => doctor::run(args, context).await,
+        Verb::Logs(args) => logs::run(args, context).await,
+        Verb::Completions(args) => completions::run(&args, context),
+        Verb::Schema(args) => schema::run(&args, context),
+        Verb::Demo(args) => demo::run(args, context).await,
+        Verb::Shutdown(args) => shutdown::run(args, context).await,
+    }
+}

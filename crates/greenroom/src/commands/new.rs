@@ -1,0 +1,158 @@
+//! `greenroom new`: starts a session and prints its id.
+//!
+//! The session gets this process's directory and environment, over the socket and never in the
+//! arguments of anything.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use greenroom_protocol::api::session::{CreateParams, CreateResult};
+
+use super::Context;
+use super::attach::prefix;
+use crate::attach::{Wish, terminal};
+use crate::cli::{NewArgs, SessionArgs};
+use crate::error::{Failure, Outcome};
+use crate::host::Host;
+use crate::output::Output;
+
+/// A file larger than this is not a list of variables.
+const ENV_FILE_MAX: u64 = 1024 * 1024;
+
+pub async fn run(args: NewArgs, context: &Context) -> Outcome {
+    let params = params(&args.session, &context.out)?;
+    let prefix = if args.attach { Some(prefix(None)?) } else { None };
+    let host = context.host().await?;
+    let made = create(&host, &params).await?;
+    match prefix {
+        None => {
+            context.out.answer(&made, || made.session.clone())?;
+            Ok(0)
+        }
+        Some(prefix) => {
+            let wish = Wish { session: made.session, read_only: false, exclusive: false, prefix };
+            super::attach::attach(&host, &wish, context).await
+        }
+    }
+}
+
+/// Starts it.
+pub async fn create(host: &Host, params: &CreateParams) -> Result<CreateResult, Failure> {
+    let attempt = match params.argv() {
+        Some(argv) => format!("start {}", argv[0]),
+        None => "start a shell".to_owned(),
+    };
+    host.call("session.create", params, &attempt).await
+}
+
+/// What the flags and this process say about the session.
+pub fn params(args: &SessionArgs, out: &Output) -> Result<CreateParams, Failure> {
+    let cwd = match &args.cwd {
+        Some(dir) => std::path::absolute(dir),
+        None => std::env::current_dir(),
+    };
+    let cwd = cwd.map_err(|error| Failure::io("cannot tell the working directory", &error))?;
+    let mut command = Vec::new();
+    for word in &args.command {
+        let word = word.to_str().ok_or_else(|| {
+            Failure::usage(format!(
+                "cannot start a session: the argument {} is not UTF-8",
+                word.display()
+            ))
+        })?;
+        command.push(word.to_owned());
+    }
+    let mut env = BTreeMap::new();
+    for file in &args.env_file {
+        env.extend(read_env_file(file)?);
+    }
+    env.extend(args.env.iter().cloned());
+    Ok(CreateParams {
+        command: (!command.is_empty()).then_some(command),
+        cwd: Some(utf8(&cwd)?),
+        env,
+        inherit_env: Some(environment(out)),
+        size: args.size.or_else(terminal::window),
+        name: args.name.clone(),
+        labels: args.label.iter().cloned().collect(),
+        ..CreateParams::default()
+    })
+}
+
+fn utf8(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        Failure::failed(format!("cannot start a session in {}: not UTF-8", path.display()))
+    })
+}
+
+fn environment(out: &Output) -> BTreeMap<String, String> {
+    let mut kept = BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        match (name.to_str(), value.to_str()) {
+            (Some(name), Some(value)) => {
+                kept.insert(name.to_owned(), value.to_owned());
+            }
+            // Its value may be secret; its name is not.
+            _ => out.note(&format!(
+                "note: the variable {} is not UTF-8 and is left out",
+                name.display()
+            )),
+        }
+    }
+    kept
+}
+
+/// `K=V` lines; `#` starts a comment line, `export ` before and quotes around are taken off.
+fn read_env_file(path: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let refuse =
+        |error: std::io::Error| Failure::io(format!("cannot read {}", path.display()), &error);
+    let size = std::fs::metadata(path).map_err(refuse)?.len();
+    if size > ENV_FILE_MAX {
+        return Err(Failure::failed(format!(
+            "cannot read {}: larger than {ENV_FILE_MAX} bytes",
+            path.display()
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(refuse)?;
+    let mut pairs = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let pair = line.strip_prefix("export ").unwrap_or(line).split_once('=');
+        // The line is not shown: it may hold a secret.
+        let Some((name, value)) = pair.filter(|(name, _)| !name.trim().is_empty()) else {
+            return Err(Failure::usage(format!("{}:{number}: K=V is wanted", path.display())));
+        };
+        pairs.push((name.trim().to_owned(), unquoted(value.trim()).to_owned()));
+    }
+    Ok(pairs)
+}
+
+fn unquoted(value: &str) -> &str {
+    ['"', '\'']
+        .into_iter()
+        .find_map(|quote| value.strip_prefix(quote)?.strip_suffix(quote))
+        .unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn env_files_as_people_write_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("x.env");
+        std::fs::write(&file, "# c\n\nA=1\nexport B = 'two words'\nC=\"x=y\"\nD=\n").unwrap();
+        let pairs = read_env_file(&file).unwrap();
+        let expected = [("A", "1"), ("B", "two words"), ("C", "x=y"), ("D", "")];
+        assert_eq!(pairs, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        std::fs::write(&file, "A=1\nsecret-token\n").unwrap();
+        let failure = read_env_file(&file).unwrap_err();
+        assert!(failure.message.contains("x.env:2: K=V"), "{failure}");
+        assert!(!failure.message.contains("secret"), "{failure}");
+    }
+}

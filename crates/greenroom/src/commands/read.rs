@@ -1,0 +1,83 @@
+//! `greenroom read`: the screen, or output from a point on.
+
+use greenroom_protocol::api::screen::{
+    Snapshot, SnapshotFormat, SnapshotParams, TranscriptFormat, TranscriptParams, TranscriptResult,
+};
+use serde_json::json;
+
+use super::Context;
+use crate::cli::ReadArgs;
+use crate::error::{Failure, Outcome};
+use crate::host::Host;
+
+pub async fn run(args: ReadArgs, context: &Context) -> Outcome {
+    let host = context.host().await?;
+    let transcript = args.transcript || (args.since.is_some() && !args.screen);
+    if transcript {
+        read_output(&args, &host, context).await
+    } else {
+        read_screen(&args, &host, context).await
+    }
+}
+
+async fn read_screen(args: &ReadArgs, host: &Host, context: &Context) -> Outcome {
+    if args.max_bytes.is_some() {
+        return Err(Failure::usage("--max-bytes goes with --transcript or --since"));
+    }
+    let session = &args.session.session;
+    let format = if args.ansi { SnapshotFormat::Ansi } else { SnapshotFormat::Text };
+    let params =
+        SnapshotParams { since: args.since, ..SnapshotParams::new(session.as_str(), format) };
+    let screen: Snapshot =
+        host.call("session.snapshot", &params, &format!("read {session}")).await?;
+    let text = screen.ansi.or(screen.text).unwrap_or_default();
+    if !context.out.json {
+        context.out.line(&text)?;
+        return Ok(0);
+    }
+    // The same members as for output, so that a reader needs one shape only.
+    context.out.json_line(&json!({
+        "text": text,
+        "seq": screen.sequence,
+        "next_seq": screen.sequence,
+        "has_more": false,
+        "dropped": 0,
+        "size": screen.size,
+        "cursor": screen.cursor,
+        "title": screen.title,
+        "alternate_screen": screen.alternate_screen,
+    }))?;
+    Ok(0)
+}
+
+async fn read_output(args: &ReadArgs, host: &Host, context: &Context) -> Outcome {
+    let session = &args.session.session;
+    let params = TranscriptParams {
+        session: session.clone(),
+        since: args.since,
+        max_bytes: args.max_bytes,
+        format: if args.ansi { TranscriptFormat::Ansi } else { TranscriptFormat::Text },
+        redact: true,
+        redaction: None,
+    };
+    let output: TranscriptResult =
+        host.call("session.transcript", &params, &format!("read {session}")).await?;
+    if context.out.json {
+        context.out.json_line(&json!({
+            "text": output.text,
+            "seq": output.seq,
+            "next_seq": output.next_seq,
+            "has_more": output.has_more,
+            "dropped": output.dropped,
+        }))?;
+        return Ok(0);
+    }
+    if output.dropped > 0 {
+        context.out.note(&format!("note: {} bytes before this are no longer kept", output.dropped));
+    }
+    context.out.bytes(output.text.as_bytes())?;
+    if output.has_more {
+        context.out.note(&format!("note: there is more; go on with --since {}", output.next_seq));
+    }
+    Ok(0)
+}

@@ -1,0 +1,26 @@
+//! `greenroom schema`: every method of the API, from the one table.
+
+use greenroom_protocol::{FaultKind, methods};
+
+use super::Context;
+use crate::cli::SchemaArgs;
+use crate::error::{Failure, Outcome};
+
+pub fn run(args: &SchemaArgs, context: &Context) -> Outcome {
+    let Some(document) = methods::document(args.method.as_deref()) else {
+        let name = args.method.as_deref().unwrap_or_default();
+        let failure = Failure::new(
+            FaultKind::NotFound,
+            format!("cannot describe {name}: there is no such method"),
+        );
+        return Err(failure.hint("greenroom schema lists them all"));
+    };
+    if context.out.json {
+        context.out.json_line(&document)?;
+    } else {
+        let text = serde_json::to_string_pretty(&document)
+            .map_err(|error| Failure::failed(format!("cannot write the schema: {error}")))?;
+        context.out.line(&text)?;
+    }
+    Ok(0)
+}

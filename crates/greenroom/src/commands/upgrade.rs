@@ -1,0 +1,85 @@
+//! `greenroom upgrade`: replaces daemon and keeper; sessions go on.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use greenroom_protocol::api::Empty;
+use greenroom_protocol::api::server::{StatsResult, UpgradeParams, UpgradeResult};
+use serde_json::json;
+
+use super::Context;
+use crate::cli::UpgradeArgs;
+use crate::error::{Failure, Outcome};
+use crate::host::{Host, program};
+
+/// How long the new programs may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The old daemon may answer a last time: look again after this.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+pub async fn run(args: UpgradeArgs, context: &Context) -> Outcome {
+    let binary = args.binary.unwrap_or_else(program);
+    let path = absolute(&binary)?;
+    let host = context.running_host().await?;
+    let before = stats(&host).await?;
+    let params = UpgradeParams { path: Some(path.display().to_string()), daemon_only: false };
+    let started = Instant::now();
+    let agreed: UpgradeResult =
+        host.call("server.upgrade", &params, &format!("upgrade to {}", path.display())).await?;
+    let after = wait_for_new(&host, &before, agreed.keeper).await?;
+    let took = started.elapsed();
+    let lost = before.sessions.running.saturating_sub(after.sessions.running);
+    let value = json!({
+        "from": before.version, "to": after.version,
+        "daemon_pid": after.daemon_pid, "keeper_pid": after.keeper_pid,
+        "generation": after.keeper.generation, "sessions": after.sessions.running,
+        "took_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+    });
+    context.out.answer(&value, || {
+        let keeper = if agreed.keeper { " and keeper" } else { "" };
+        format!(
+            "upgraded daemon{keeper} from {} to {} in {} ms; {} sessions went on",
+            before.version,
+            after.version,
+            took.as_millis(),
+            after.sessions.running
+        )
+    })?;
+    if lost > 0 {
+        // They may have ended by themselves; saying nothing would be worse.
+        context.out.note(&format!("note: {lost} sessions ended meanwhile; see greenroom ls"));
+    }
+    Ok(0)
+}
+
+async fn stats(host: &Host) -> Result<StatsResult, Failure> {
+    host.call("server.stats", &Empty {}, "ask the host").await
+}
+
+async fn wait_for_new(
+    host: &Host,
+    before: &StatsResult,
+    keeper: bool,
+) -> Result<StatsResult, Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let now = stats(host).await?;
+        let new_keeper = !keeper || now.keeper.generation > before.keeper.generation;
+        if now.daemon_pid != before.daemon_pid && new_keeper {
+            return Ok(now);
+        }
+        if Instant::now() >= deadline {
+            let message = format!(
+                "cannot upgrade: the old host still answers after {} s",
+                PATIENCE.as_secs()
+            );
+            return Err(Failure::unavailable(message).hint("look into greenroom logs"));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    let refuse = |error| Failure::io(format!("cannot upgrade to {}", path.display()), &error);
+    path.canonicalize().map_err(refuse)
+}

@@ -1,0 +1,113 @@
+//! The host's own processes: what the arguments say, handed to the rooms that do the work.
+//!
+//! In: the arguments after `greenroom keeper` or `greenroom daemon`. Out: an exit code when the
+//! process is done. These arguments are between our own processes; people use `greenroom serve`.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use greenroom_daemon::Paths;
+use greenroom_keeper::KeeperOptions;
+use greenroom_protocol::fault::exit;
+
+use crate::output::tell;
+
+/// `greenroom keeper [--ready] [--foreground] [--socket PATH]`, or `--resume FD`, or `--check FD`.
+pub fn keeper(args: &[OsString]) -> ExitCode {
+    let text = |at: usize| args.get(at).and_then(|arg| arg.to_str());
+    let number = |at: usize| text(at).and_then(|text| text.parse::<i32>().ok());
+    match (text(0), number(1)) {
+        (Some("--resume"), Some(fd)) => return greenroom_keeper::resume(fd),
+        (Some("--check"), Some(fd)) => return greenroom_keeper::check(fd),
+        _ => {}
+    }
+    let wish = match Wish::read(args) {
+        Ok(wish) => wish,
+        Err(wrong) => {
+            tell(&format!("greenroom: the keeper does not know the argument {wrong}"));
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    let ready = if wish.ready { ready_pipe() } else { None };
+    if !wish.foreground {
+        // The starter is not a group leader's child of its own: this fails only if we lead already.
+        let _ = rustix::process::setsid();
+    }
+    let paths = match Paths::from_env() {
+        Ok(paths) => paths,
+        Err(error) => return refuse(ready, &error.to_string()),
+    };
+    if let Err(error) = paths.prepare() {
+        return refuse(ready, &error.to_string());
+    }
+    let lock = match &wish.socket {
+        // Another socket is another host, with a lock of its own beside it.
+        Some(socket) => socket.with_extension("lock"),
+        None => paths.lock(),
+    };
+    let mut daemon = vec![OsString::from("/proc/self/exe"), OsString::from("daemon")];
+    if wish.foreground {
+        daemon.push("--foreground".into());
+    }
+    greenroom_keeper::run(KeeperOptions {
+        socket: wish.socket.unwrap_or_else(|| paths.socket()),
+        lock,
+        log: paths.keeper_log(),
+        daemon_log: paths.daemon_err(),
+        daemon,
+        foreground: wish.foreground,
+        ready_fd: ready,
+    })
+}
+
+/// `greenroom daemon [--foreground]`.
+pub fn daemon(_args: &[OsString]) -> ExitCode {
+    ExitCode::FAILURE
+}
+
+#[derive(Default)]
+struct Wish {
+    ready: bool,
+    foreground: bool,
+    socket: Option<PathBuf>,
+}
+
+impl Wish {
+    fn read(args: &[OsString]) -> Result<Wish, String> {
+        let mut wish = Wish::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match arg.to_str() {
+                Some("--ready") => wish.ready = true,
+                Some("--foreground") => wish.foreground = true,
+                Some("--socket") => wish.socket = Some(args.next().ok_or("--socket")?.into()),
+                _ => return Err(arg.to_string_lossy().into_owned()),
+            }
+        }
+        Ok(wish)
+    }
+}
+
+/// Takes the ready pipe from stdin, and puts nothing in its place.
+fn ready_pipe() -> Option<OwnedFd> {
+    let pipe = std::io::stdin().as_fd().try_clone_to_owned().ok()?;
+    if let Ok(null) = File::open("/dev/null") {
+        // If this fails the pipe stays open in us too, and the starter waits for its deadline.
+        let _ = rustix::stdio::dup2_stdin(&null);
+    }
+    Some(pipe)
+}
+
+fn refuse(ready: Option<OwnedFd>, why: &str) -> ExitCode {
+    match ready {
+        Some(pipe) => {
+            // The starter may be gone; there is nobody else to tell.
+            let _ = std::io::Write::write_all(&mut File::from(pipe), why.as_bytes());
+        }
+        None => tell(&format!("greenroom: {why}")),
+    }
+    ExitCode::from(exit::FAILED)
+}
