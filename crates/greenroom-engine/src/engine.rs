@@ -281,8 +281,10 @@ impl Engine {
             }
         };
         let view = View::new(record.size);
-        let handle =
-            self.start(record.clone(), Boot::New { source: Box::new(Source { master, journal }), view });
+        let handle = self.start(
+            record.clone(),
+            Boot::New { source: Box::new(Source { master, journal }), view },
+        );
         self.emit(id, Fact::Created { name: record.name.clone() });
         self.emit(id, Fact::Started { pid });
         if let Some(status) = self.parts.processes.early_exit(id) {

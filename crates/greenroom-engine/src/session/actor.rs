@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom_term::{Frame, Size};
+use greenroom_term::{Frame, Screen, Size};
 use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -49,22 +49,59 @@ const LINGER: Duration = Duration::from_secs(2);
 /// standard streams): look again this often.
 const CLOSED_RETRY: Duration = Duration::from_secs(1);
 
+/// A screen that comes back regrown is caught up with at most this much, which
+/// the ring still has.
+const REGROW_CATCH_UP: u64 = 64 * 1024;
+
 /// Snapshot requests held back by one synchronized update.
 const DEFERRED_MAX: usize = 256;
 
 pub(crate) enum Msg {
-    Frame { reply: oneshot::Sender<(Arc<Frame>, Seq)> },
-    Reader { reply: oneshot::Sender<JournalReader> },
-    Subscribe { following: Following, reply: oneshot::Sender<Subscription> },
-    Resync { client: ClientId },
-    Unsubscribe { client: ClientId },
-    Typed { client: Option<ClientId>, len: u32 },
-    Window { client: ClientId, size: Size },
-    Shown { client: ClientId, visible: bool },
-    Resize { size: Size, reply: oneshot::Sender<()> },
-    Mark { label: String, reply: oneshot::Sender<Seq> },
+    Frame {
+        reply: oneshot::Sender<(Arc<Frame>, Seq)>,
+    },
+    Reader {
+        reply: oneshot::Sender<JournalReader>,
+    },
+    Subscribe {
+        following: Following,
+        reply: oneshot::Sender<Subscription>,
+    },
+    Resync {
+        client: ClientId,
+    },
+    Unsubscribe {
+        client: ClientId,
+    },
+    Typed {
+        client: Option<ClientId>,
+        len: u32,
+    },
+    Window {
+        client: ClientId,
+        size: Size,
+    },
+    Shown {
+        client: ClientId,
+        visible: bool,
+    },
+    Resize {
+        size: Size,
+        reply: oneshot::Sender<()>,
+    },
+    Mark {
+        label: String,
+        reply: oneshot::Sender<Seq>,
+    },
+    /// The screen of `Resize`, with lines from above, as it was at `seq`.
+    Regrown {
+        screen: Box<Screen>,
+        seq: Seq,
+    },
     Exited(ExitStatus),
-    Close { reply: oneshot::Sender<()> },
+    Close {
+        reply: oneshot::Sender<()>,
+    },
 }
 
 /// Where a running session's bytes come from.
@@ -223,6 +260,7 @@ impl Actor {
                 self.shared.emit(Fact::Marked { label, seq: self.view.seq() });
                 let _ = reply.send(self.view.seq());
             }
+            Msg::Regrown { screen, seq } => self.regrown(*screen, seq),
             Msg::Exited(status) => self.leader_exited(status),
             Msg::Close { .. } => unreachable!("ends the loop in `run`"),
         }
@@ -396,17 +434,63 @@ impl Actor {
                 tracing::warn!(session = %self.shared.id, %error, "setting the window size");
             }
         }
+        let taller = size.rows() > self.view.size().rows();
+        let wider = size.cols() != self.view.size().cols();
         self.view.resize(size);
         self.shared.resized(size);
         self.shared.emit(Fact::Resized { size });
-        let viewers: Vec<ClientId> = self.sizes_of_viewers();
-        for client in viewers {
-            self.greet(client);
+        self.greet_viewers();
+        if (taller || wider) && self.source.is_some() && !self.view.alternate() {
+            self.regrow(size);
         }
         self.publish();
     }
 
-    fn sizes_of_viewers(&self) -> Vec<ClientId> {
+    /// Asks for the lines above the screen, off this task: they are on disk.
+    fn regrow(&self, size: Size) {
+        let seq = self.view.seq();
+        let reader = self.reader.clone();
+        let tx = self.shared.tx.clone();
+        tokio::spawn(async move {
+            reader.flush(seq).await;
+            let regrown =
+                tokio::task::spawn_blocking(move || super::rebuild::regrown(&reader, seq, size));
+            if let Ok(Some(screen)) = regrown.await {
+                let screen = Box::new(screen);
+                let _ = tx.send(Msg::Regrown { screen, seq }).await;
+            }
+        });
+    }
+
+    fn regrown(&mut self, mut screen: Screen, seq: Seq) {
+        let Some(source) = &mut self.source else { return };
+        let now = self.view.seq();
+        let outdated = now.since(seq) > REGROW_CATCH_UP || screen.size() != self.view.size();
+        if outdated || self.view.alternate() {
+            return;
+        }
+        let (first, second) = source.journal.bytes(seq, now);
+        screen.feed(first);
+        screen.feed(second);
+        screen.take_replies();
+        screen.take_marks();
+        if screen.is_broken() {
+            return;
+        }
+        self.view.replace(screen, now);
+        // A restart must find this picture, not the one without the lines.
+        source.journal.roll(self.view.keyframe(), self.view.size());
+        self.greet_viewers();
+        self.shared.changed_visibly();
+    }
+
+    fn greet_viewers(&mut self) {
+        for client in self.viewers() {
+            self.greet(client);
+        }
+    }
+
+    fn viewers(&self) -> Vec<ClientId> {
         self.subscribers
             .iter()
             .filter(|subscriber| matches!(subscriber.following, Following::Viewer { .. }))
@@ -553,11 +637,9 @@ impl Actor {
         let seq = self.view.seq();
         match rebuilt {
             Ok(Ok((screen, _))) if !screen.is_broken() => self.view.replace(screen, seq),
-            _ => self.view.replace(greenroom_term::Screen::new(size), seq),
+            _ => self.view.replace(Screen::new(size), seq),
         }
-        for client in self.sizes_of_viewers() {
-            self.greet(client);
-        }
+        self.greet_viewers();
     }
 
     fn close(&mut self) {

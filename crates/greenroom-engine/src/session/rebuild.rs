@@ -28,6 +28,33 @@ pub(crate) fn history(
     })
 }
 
+/// The screen with the lines above it brought back into a window that grew.
+///
+/// The live screen keeps no history, so a resize cannot pull lines down from
+/// it; the journal has them. `None` when the journal's end is not `seq`.
+pub(crate) fn regrown(reader: &JournalReader, seq: Seq, size: Size) -> Option<Screen> {
+    let lines = usize::from(size.rows()) * REGROW_SCREENS;
+    let from = ReplayFrom::KeyframeBefore(Seq(seq.0.saturating_sub(REGROW_BYTES)));
+    let restore = |size, bytes: &[u8]| {
+        let mut screen = Screen::with_history(size, lines);
+        screen.feed(bytes);
+        screen
+    };
+    let (mut tall, end) = paint(reader, from, Screen::with_history(size, lines), restore).ok()?;
+    if end != seq || tall.is_broken() {
+        return None;
+    }
+    tall.resize(size);
+    Some(Screen::restore(size, &tall.keyframe()))
+}
+
+/// Output looked back at for lines to bring back: many screens of text, a few
+/// milliseconds of parsing.
+const REGROW_BYTES: u64 = 256 * 1024;
+
+/// History kept while doing so, in screens.
+const REGROW_SCREENS: usize = 4;
+
 fn paint(
     reader: &JournalReader,
     from: ReplayFrom,
@@ -35,17 +62,14 @@ fn paint(
     restore: impl Fn(Size, &[u8]) -> Screen,
 ) -> Result<(Screen, Seq), JournalError> {
     let mut screen = start;
-    let mut painted = false;
     let end = reader.replay(from, &mut |item| {
         match item {
-            // Only the first keyframe starts a picture; later ones repeat what
-            // the bytes already painted.
-            Item::Keyframe { size, bytes, .. } if !painted => screen = restore(size, bytes),
+            // The start of the picture, and again where bytes are missing.
+            Item::Keyframe { size, bytes, .. } => screen = restore(size, bytes),
             Item::Output { bytes, .. } => screen.feed(bytes),
             Item::Resize { size, .. } => screen.resize(size),
             _ => {}
         }
-        painted = true;
         ControlFlow::Continue(())
     })?;
     // The program had its answers when the bytes were live.

@@ -217,6 +217,10 @@ impl Shared {
 
     pub fn resized(&self, size: Size) {
         self.live().record.size = size;
+        self.changed_visibly();
+    }
+
+    pub fn changed_visibly(&self) {
         self.change.send_modify(|change| change.visible_at = Instant::now());
     }
 

@@ -81,6 +81,10 @@ impl View {
         self.wake().input_modes()
     }
 
+    pub fn alternate(&mut self) -> bool {
+        self.wake().alternate()
+    }
+
     pub fn in_sync_update(&self) -> bool {
         matches!(&self.state, State::Awake(screen) if screen.in_sync_update())
     }

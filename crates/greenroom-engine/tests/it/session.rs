@@ -394,3 +394,19 @@ fn scrollback_is_a_view_of_the_journal() {
         session.kill(Ladder::default()).await.unwrap();
     });
 }
+
+#[test]
+fn a_taller_window_brings_lines_back() {
+    run(async {
+        let stage = Stage::new();
+        let session = stage.sh("seq 1 100; printf end; cat").await;
+        session.wait(text("100\nend")).await.unwrap();
+        assert!(!screen(&session).await.contains("70\n"));
+        session.resize(Size::new(80, 40).unwrap()).await.unwrap();
+        session.wait(text("70\n")).await.unwrap();
+        session.write(None, b"x\r").await.unwrap();
+        session.wait(text("endx\nx")).await.unwrap();
+        assert!(screen(&session).await.starts_with("64\n65\n"), "{}", screen(&session).await);
+        session.kill(Ladder::default()).await.unwrap();
+    });
+}
