@@ -1,13 +1,13 @@
 //! The same bytes through our screen and through a real tmux: text and cursor must agree.
 //!
-//! The bytes are the files of `tests/corpus`, made from the table in `tmux/cases.rs`. Where tmux 3.3a
-//! is wrong or differs by design, or our guest is wrong, the case is in `tmux/different.rs` with the reason and both results, so
-//! that a change on either side is seen.
+//! The bytes are the files of `tests/corpus`, made from the table in `tmux/cases.rs`. Where tmux
+//! 3.3a is wrong or differs by design, or our guest is wrong, the case is in `tmux/different.rs`
+//! with the reason and both results, so that a change on either side is seen.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use greenroom_term::{Screen, Size};
+use greenroom_term::{Frame, Screen, Size, Style};
 
 mod cases;
 mod different;
@@ -17,6 +17,12 @@ use different::DIFFERENT;
 
 const COLS: u16 = 80;
 const ROWS: u16 = 24;
+/// The name of our tmux's socket, in a directory of its own.
+const SOCKET: &str = "greenroom";
+/// Seconds; a call takes milliseconds.
+const DEADLINE: &str = "60";
+/// What `timeout` says when it does not find the program.
+const NOT_FOUND: i32 = 127;
 
 /// What a terminal shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +59,7 @@ fn corpus_files_are_made_from_the_table() {
 
 #[test]
 fn the_screen_shows_what_tmux_shows() {
-    let tmux = Tmux::start();
+    let tmux = Tmux::start("text");
     let mut wrong = Vec::new();
     for case in CASES {
         let (ours, theirs) = (ours(case), tmux.show(case));
@@ -68,6 +74,20 @@ fn the_screen_shows_what_tmux_shows() {
         }
     }
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
+}
+
+/// Colours and attributes, for the cases that are about them.
+#[test]
+fn colours_agree_with_tmux() {
+    let tmux = Tmux::start("colours");
+    let names = ["sgr", "erase-background", "scroll-background", "tui-agent", "tui-monitor"];
+    for name in names {
+        let case = CASES.iter().find(|case| case.name == name).expect("a case of the table");
+        let mut screen = new_screen();
+        screen.feed(case.bytes.as_bytes());
+        let capture = tmux.play(case, |pane| vec!["capture-pane", "-p", "-e", "-N", "-t", pane]);
+        assert_eq!(painted(&screen.frame()), painted(&repainted(&capture)), "{name}");
+    }
 }
 
 /// A row of the table is dead when the case is gone or the two agree again.
@@ -174,6 +194,32 @@ fn compared(ours: &Shown, theirs: &Shown) -> String {
     out
 }
 
+/// A screen painted from a capture with escapes.
+fn repainted(capture: &str) -> Frame {
+    let mut screen = new_screen();
+    // Between SO and SI a capture means line drawing.
+    screen.feed(b"\x1b)0");
+    for (at, line) in capture.lines().enumerate() {
+        screen.feed(format!("\x1b[{};1H{line}", at + 1).as_bytes());
+    }
+    screen.frame()
+}
+
+/// Row, column, text and style, without the blanks behind the last text of a row: tmux keeps their
+/// colour but does not tell it. The cases put a mark into the last column where it matters.
+fn painted(frame: &Frame) -> Vec<(usize, u16, String, Style)> {
+    let mut out = Vec::new();
+    for (at, row) in frame.rows.iter().enumerate() {
+        let last = row.runs.iter().rposition(|run| !run.text.trim_end().is_empty());
+        let runs = last.map_or(&row.runs[..0], |last| &row.runs[..=last]);
+        for (n, run) in runs.iter().enumerate() {
+            let text = if Some(n) == last { run.text.trim_end() } else { &run.text };
+            out.push((at, run.col, text.to_owned(), run.style.clone()));
+        }
+    }
+    out
+}
+
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
 }
@@ -189,75 +235,81 @@ struct Tmux {
 }
 
 impl Tmux {
-    fn start() -> Self {
-        let directory = std::env::temp_dir().join(format!("greenroom-tmux-{}", std::process::id()));
+    /// `test` keeps tests of one process apart.
+    fn start(test: &str) -> Self {
+        let name = format!("greenroom-tmux-{}-{test}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a directory for the socket");
         let tmux = Self { directory };
         // The session holds the server open. Without the status line a pane has all 24 rows.
-        tmux.run(&["start-server", ";", "set-option", "-g", "status", "off", ";"], |command| {
-            command.args(["new-session", "-d", "-s", "hold", "cat"]);
-        });
+        let hold = ["new-session", "-d", "-s", "hold", "cat"];
+        let start = ["start-server", ";", "set-option", "-g", "status", "off", ";"];
+        tmux.tmux(&[&start[..], &hold[..]].concat());
         tmux
     }
 
-    /// Plays the file in a pane. The pane's own question after it (DSR) is answered only when
-    /// tmux has read all before it; the answer then opens the barrier the test waits at.
     fn show(&self, case: &Case) -> Shown {
-        let play = format!(
-            "stty raw -echo; cat '{}'; printf '\\033[5n'; dd bs=1 count=4 >/dev/null 2>&1; \
-             tmux -L greenroom wait-for -S '{name}'; exec cat >/dev/null",
-            file_of(case).display(),
-            name = case.name
-        );
-        let (cols, rows_) = (COLS.to_string(), ROWS.to_string());
-        let target = format!("={}:", case.name);
-        self.tmux(&["new-session", "-d", "-s", case.name, "-x", &cols, "-y", &rows_, &play]);
-        self.tmux(&["wait-for", case.name]);
-        // With -e, since without it line drawing comes as the letters under it.
-        let text = plain(&self.tmux(&["capture-pane", "-p", "-e", "-t", &target]));
         let format = "#{cursor_y} #{cursor_x} #{pane_width}x#{pane_height}";
-        let state = self.tmux(&["display-message", "-p", "-t", &target, format]);
-        self.tmux(&["kill-session", "-t", &target]);
+        // With -e, since without it line drawing comes as the letters under it.
+        let answer = self.play(case, |pane| {
+            let state = ["display-message", "-p", "-t", pane, format, ";"];
+            [&state[..], &["capture-pane", "-p", "-e", "-t", pane]].concat()
+        });
+        let (state, capture) = answer.split_once('\n').expect("a line of state");
         let mut words = state.split_whitespace();
         let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number");
         let cursor = clamped(number(), number());
         assert_eq!(words.next(), Some("80x24"), "{}: the pane has another size", case.name);
-        Shown { text: rows(&text), cursor }
+        Shown { text: rows(&plain(capture)), cursor }
+    }
+
+    /// Plays the file in a pane and returns what the commands `look` makes for it say. The pane's own
+    /// question after the file (DSR) is answered only when tmux has read all before it; the answer
+    /// then opens the barrier we wait at.
+    fn play(&self, case: &Case, look: impl FnOnce(&str) -> Vec<&str>) -> String {
+        let play = format!(
+            "stty raw -echo; cat '{}'; printf '\\033[5n'; dd bs=1 count=4 >/dev/null 2>&1; \
+             tmux -L {SOCKET} wait-for -S '{name}'; exec cat >/dev/null",
+            file_of(case).display(),
+            name = case.name
+        );
+        let (cols, rows) = (COLS.to_string(), ROWS.to_string());
+        let pane = format!("={}:", case.name);
+        let start = ["new-session", "-d", "-s", case.name, "-x", &cols, "-y", &rows, &play, ";"];
+        self.tmux(&[&start[..], &["wait-for", case.name]].concat());
+        self.tmux(&[&look(&pane)[..], &[";", "kill-session", "-t", &pane]].concat())
     }
 
     fn tmux(&self, args: &[&str]) -> String {
-        let output = self.run(args, |_| {});
+        let output = self
+            .command()
+            .args(["-u", "-f", "/dev/null"])
+            .args(args)
+            .output()
+            .expect("timeout of coreutils can be run");
+        assert!(
+            output.status.code() != Some(NOT_FOUND),
+            "tmux is not installed; this test compares our screen with it. Install it with \
+             `apt-get install tmux` (`make test` does)."
+        );
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "tmux {args:?}: {} {error}", output.status);
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    fn run(&self, args: &[&str], more: impl FnOnce(&mut Command)) -> Output {
-        let mut command = Command::new("tmux");
-        command.args(["-u", "-L", "greenroom", "-f", "/dev/null"]).args(args);
-        more(&mut command);
+    /// Every call has a deadline: a pane that dies would leave us at its barrier for ever.
+    fn command(&self) -> Command {
+        let mut command = Command::new("timeout");
+        command.args([DEADLINE, "tmux", "-L", SOCKET]);
         command.env("TMUX_TMPDIR", &self.directory).env("LC_ALL", "C.UTF-8").env_remove("TMUX");
-        let output = command.output().unwrap_or_else(|error| {
-            panic!(
-                "cannot run tmux ({error}); this test compares our screen with it. \
-                 Install it with `apt-get install tmux` (`make test` does)."
-            )
-        });
-        assert!(
-            output.status.success(),
-            "tmux {args:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        output
+        command
     }
 }
 
 impl Drop for Tmux {
     fn drop(&mut self) {
         // The server may be gone already, and the directory with it.
-        let _ = Command::new("tmux")
-            .args(["-L", "greenroom", "kill-server"])
-            .env("TMUX_TMPDIR", &self.directory)
-            .env_remove("TMUX")
-            .output();
+        let _ = self.command().arg("kill-server").output();
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

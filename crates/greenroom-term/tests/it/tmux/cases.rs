@@ -263,14 +263,15 @@ pub const CASES: &[Case] = &[
         concat!(
             "\x1b[41m\x1b[Kred\x1b[m\r\n\x1b[44mblue\x1b[K\x1b[m\r\nabcdef\x1b[3;3H\x1b[42m\x1b[2X\x1b[m\r\n",
             "abcdef\x1b[4;3H\x1b[43m\x1b[2P\x1b[m\r\nabcdef\x1b[5;3H\x1b[45m\x1b[2@\x1b[m\r\n",
-            "\x1b[48;5;200m\x1b[6;10H\x1b[1K\x1b[m\x1b[8;1Hx\x1b[46m\x1b[J\x1b[m"
+            "\x1b[48;5;200m\x1b[6;10H\x1b[1K\x1b[m\x1b[8;1Hx\x1b[46m\x1b[J\x1b[m",
+            "\x1b[1;80H|\x1b[2;80H|\x1b[4;80H|\x1b[6;80H|\x1b[8;80H|\x1b[9;80H|\x1b[24;80H|"
         ),
     ),
     case(
         "scroll-background",
         "lines scrolled in take the background colour",
         concat!(
-            "\x1b[44m\x1b[3;6r\x1b[6;1Hend\r\n\r\n\x1b[r\x1b[10;1H\x1b[L\x1b[12;1H\x1b[M\x1b[m"
+            "\x1b[44m\x1b[3;6r\x1b[6;1Hend\r\n\r\n\x1b[r\x1b[10;1H\x1b[L\x1b[12;1H\x1b[M\x1b[m\x1b[5;80H|\x1b[6;80H|\x1b[10;80H|\x1b[24;80H|"
         ),
     ),
     case(
