@@ -2,8 +2,8 @@
 
 use greenroom_term::{
     InputModes, Key, KeyError, KeyPress, Keypad, Mods, MouseButton, MouseEncoding, MouseEvent,
-    MouseKind, MouseMode, encode_alternate_scroll, encode_focus, encode_key, encode_mouse,
-    encode_paste,
+    MouseKind, MouseMode, Screen, Size, encode_alternate_scroll, encode_focus, encode_key,
+    encode_mouse, encode_paste,
 };
 use proptest::prelude::*;
 
@@ -493,6 +493,59 @@ fn bracketed_paste_cannot_be_left() {
     check("[201~ \x1b[31m \x1b[200~ 201~", "[201~ \x1b[31m \x1b[200~ 201~");
     check("\x1b[2010~", "\x1b[2010~");
     check("~~~201~", "~~~201~");
+}
+
+/// The other half: what the program asks for reaches the encoder.
+#[test]
+fn a_screen_tells_the_modes_its_program_asked_for() {
+    let check = |asked: &str, key: &str, expected: &str| {
+        let mut screen = Screen::new(Size::new(80, 24).unwrap());
+        screen.feed(asked.as_bytes());
+        let bytes = encode_key(&press(key), &screen.input_modes());
+        assert_eq!(String::from_utf8(bytes).unwrap(), expected, "{key} after {asked:?}");
+    };
+    check("\x1b[?1h", "up", "\x1bOA");
+    check("\x1b[?1h\x1b[?1l", "up", "\x1b[A");
+    check("\x1b=", "kp_1", "\x1bOq");
+    check("\x1b=\x1b>", "kp_1", "1");
+    check("\x1b[?66h", "kp_1", "\x1bOq");
+    check("\x1b[?67h", "backspace", "\x08");
+    check("\x1b[>4;1m", "shift-enter", "\x1b[27;2;13~");
+    check("\x1b[>4;2m", "ctrl-a", "\x1b[27;5;97~");
+    check("\x1b[>4;2m\x1b[>4m", "ctrl-a", "\x01");
+    check("\x1b[>4;2m\x1b[>4;0m", "ctrl-a", "\x01");
+    check("\x1b[>1u", "shift-enter", "\x1b[13;2u");
+    check("\x1b[>1u\x1b[<u", "shift-enter", "\r");
+    check("\x1b[=8u", "a", "\x1b[97u");
+    check("\x1b[=1;2u\x1b[=8;2u\x1b[=8;3u", "a", "a");
+    // Each screen has its own keyboard stack.
+    check("\x1b[>1u\x1b[?1049h", "escape", "\x1b");
+    check("\x1b[>1u\x1b[?1049h\x1b[?1049l", "escape", "\x1b[27u");
+    check("\x1b[?1h\x1b=\x1b[>1u\x1b[>4;2m\x1bc", "ctrl-up", "\x1b[1;5A");
+    check("\x1b[>1u\x1b[>4;2m\x1bc", "ctrl-a", "\x01");
+}
+
+#[test]
+fn a_screen_tells_the_mouse_focus_and_paste_modes() {
+    let check = |asked: &str, expected: InputModes| {
+        let mut screen = Screen::new(Size::new(80, 24).unwrap());
+        screen.feed(asked.as_bytes());
+        let told = screen.input_modes();
+        // Whether alternate scroll is on from the start is the screen's choice.
+        let told = InputModes { alternate_scroll: expected.alternate_scroll, ..told };
+        assert_eq!(told, expected, "after {asked:?}");
+    };
+    check("", PLAIN);
+    check("\x1b[?9h", mouse(MouseMode::X10, MouseEncoding::Legacy));
+    check("\x1b[?1000h", mouse(MouseMode::Normal, MouseEncoding::Legacy));
+    check("\x1b[?1000;1005h", mouse(MouseMode::Normal, MouseEncoding::Utf8));
+    check("\x1b[?1002;1006h", mouse(MouseMode::Button, MouseEncoding::Sgr));
+    check("\x1b[?1003;1016h", mouse(MouseMode::Any, MouseEncoding::SgrPixels));
+    check("\x1b[?1003h\x1b[?1003l", PLAIN);
+    check("\x1b[?1006h\x1b[?1006l", PLAIN);
+    check("\x1b[?2004h", InputModes { bracketed_paste: true, ..PLAIN });
+    check("\x1b[?1004h", InputModes { focus: true, ..PLAIN });
+    check("\x1b[?2004;1004;1003;1006h\x1bc", PLAIN);
 }
 
 fn event(kind: MouseKind) -> MouseEvent {
