@@ -128,3 +128,46 @@ fn set_color(out: &mut String, color: Color, base: u8) {
         Color::Rgb(r, g, b) => write!(out, ";{};2;{r};{g};{b}", base + 8),
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use greenroom_term::Screen;
+
+    use super::*;
+
+    fn size(cols: u16, rows: u16) -> Size {
+        Size::new(cols, rows).unwrap()
+    }
+
+    fn painted(bytes: &[u8], session: Size, window: Size) -> Screen {
+        let mut screen = Screen::new(session);
+        screen.feed(bytes);
+        let mut viewer = Screen::new(window);
+        viewer.feed(b"old content that must go");
+        viewer.feed(&letterbox(&screen.frame(), window));
+        viewer
+    }
+
+    #[test]
+    fn a_larger_window_shows_all_and_the_edge() {
+        let viewer = painted(b"ab\r\ncd", size(4, 2), size(8, 4));
+        assert_eq!(viewer.text(), "ab  │\ncd  │\n────┘");
+        assert_eq!((viewer.cursor().row, viewer.cursor().col), (1, 2));
+    }
+
+    #[test]
+    fn a_smaller_window_follows_the_cursor() {
+        let viewer = painted(b"1\r\n2\r\n3\r\n4444444", size(10, 4), size(3, 2));
+        assert_eq!(viewer.text(), "3\n444");
+        assert!(!viewer.cursor().visible, "the cursor is outside the window");
+    }
+
+    #[test]
+    fn colours_survive() {
+        let mut screen = Screen::new(size(20, 2));
+        screen.feed(b"\x1b[1;38;5;208mhot\x1b[0m \x1b[44;4mblue\x1b[0m");
+        let mut again = Screen::new(size(20, 2));
+        again.feed(ansi_rows(&screen.frame().rows[..1]).as_bytes());
+        assert_eq!(again.frame().rows, screen.frame().rows);
+    }
+}

@@ -10,22 +10,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom_term::{Frame, Screen, Size};
-use rustix::termios::{Winsize, tcsetwinsize};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::egress::{Raw, Sink};
 use crate::events::Fact;
 use crate::id::{ClientId, Seq};
 use crate::journal::{Journal, JournalReader, Note, PumpEnd, RecordingState};
-use crate::paint;
 use crate::process::ExitStatus;
+use crate::session::Shared;
+use crate::session::followers::offer;
 use crate::session::marks::MarkGate;
 use crate::session::size::SizePolicy;
-use crate::session::subscribers::{Following, Push, Subscriber, Subscription, subscribe};
+use crate::session::subscribers::{Following, Push, Subscriber, Subscription};
 use crate::session::terminal::Master;
+use crate::session::timers::{Timers, due, until};
 use crate::session::view::View;
-use crate::session::{SessionState, Shared};
 
 /// Most bytes of one turn; the loop then looks at its messages again.
 const TURN_BYTES: usize = 64 * 1024;
@@ -37,9 +36,6 @@ const SYNC_PATIENCE: Duration = Duration::from_millis(150);
 /// A screen nobody touched for this long is kept as a keyframe.
 const SLEEP_AFTER: Duration = Duration::from_secs(3);
 
-/// Letterboxed viewers are repainted at most this often.
-const PAINT_EVERY: Duration = Duration::from_millis(33);
-
 /// After the leader's exit, output of what it left behind is still taken until
 /// it pauses this long, and at most [`LINGER`] in all.
 const LAST_WORDS: Duration = Duration::from_millis(100);
@@ -48,10 +44,6 @@ const LINGER: Duration = Duration::from_secs(2);
 /// The terminal has no program on it but the session lives (it closed its
 /// standard streams): look again this often.
 const CLOSED_RETRY: Duration = Duration::from_secs(1);
-
-/// A screen that comes back regrown is caught up with at most this much, which
-/// the ring still has.
-const REGROW_CATCH_UP: u64 = 64 * 1024;
 
 /// Snapshot requests held back by one synchronized update.
 const DEFERRED_MAX: usize = 256;
@@ -112,58 +104,23 @@ pub(crate) struct Source {
 
 pub(crate) struct Actor {
     pub(crate) shared: Arc<Shared>,
-    rx: mpsc::Receiver<Msg>,
-    source: Option<Source>,
-    reader: JournalReader,
-    view: View,
-    subscribers: Vec<Subscriber>,
-    sizes: SizePolicy,
-    marks: MarkGate,
-    deferred: Vec<oneshot::Sender<(Arc<Frame>, Seq)>>,
-    ring_full: bool,
-    paused: bool,
+    pub(super) rx: mpsc::Receiver<Msg>,
+    pub(super) source: Option<Source>,
+    pub(super) reader: JournalReader,
+    pub(super) view: View,
+    pub(super) subscribers: Vec<Subscriber>,
+    pub(super) sizes: SizePolicy,
+    pub(super) marks: MarkGate,
+    pub(super) deferred: Vec<oneshot::Sender<(Arc<Frame>, Seq)>>,
+    pub(super) ring_full: bool,
+    pub(super) paused: bool,
     exiting: Option<Exiting>,
-    timers: Timers,
+    pub(super) timers: Timers,
 }
 
 struct Exiting {
     status: ExitStatus,
     give_up: Instant,
-}
-
-#[derive(Default)]
-struct Timers {
-    sleep: Option<Instant>,
-    sync: Option<Instant>,
-    paint: Option<Instant>,
-    painted: Option<Instant>,
-    marks: Option<Instant>,
-    exit: Option<Instant>,
-    reopen: Option<Instant>,
-}
-
-impl Timers {
-    fn next(&self) -> Option<Instant> {
-        [self.sleep, self.sync, self.paint, self.marks, self.exit, self.reopen]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-}
-
-fn due(timer: &mut Option<Instant>, now: Instant) -> bool {
-    if timer.is_some_and(|at| at <= now) {
-        *timer = None;
-        return true;
-    }
-    false
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 impl Actor {
@@ -243,7 +200,7 @@ impl Actor {
                 let _ = reply.send(self.reader.clone());
             }
             Msg::Subscribe { following, reply } => self.subscribe(following, reply),
-            Msg::Resync { client } => self.resync(client),
+            Msg::Resync { client } => self.greet(client),
             Msg::Unsubscribe { client } => self.forget(client),
             Msg::Typed { client, len } => self.typed(client, len),
             Msg::Window { client, size } => self.window(client, size),
@@ -336,69 +293,6 @@ impl Actor {
         }
     }
 
-    fn subscribe(&mut self, following: Following, reply: oneshot::Sender<Subscription>) {
-        let client = self.shared.next_client();
-        let (subscriber, subscription) =
-            subscribe(client, following, self.view.seq(), self.shared.tx.clone());
-        self.subscribers.push(subscriber);
-        if let Following::Viewer { size, read_only } = following {
-            let wanted = self.sizes.joined(client, size, read_only);
-            self.take_size(wanted);
-            self.shared.emit(Fact::ClientAttached { client, read_only });
-        }
-        self.greet(client);
-        self.publish();
-        // Whoever asked may be gone; dropping the subscription unsubscribes.
-        let _ = reply.send(subscription);
-    }
-
-    /// Puts a follower on firm ground: a picture of now, or where its gap is.
-    fn greet(&mut self, client: ClientId) {
-        let seq = self.view.seq();
-        let session_size = self.view.size();
-        let Some(index) = self.subscribers.iter().position(|s| s.client == client) else { return };
-        let cut_at = self.subscribers[index].resume();
-        match self.subscribers[index].following {
-            Following::Stream => {
-                if let Some(from) = cut_at {
-                    self.subscribers[index].push(seq, Push::Lagged { from, to: seq });
-                }
-            }
-            Following::Viewer { .. } => {
-                let window = self.sizes.viewer_size(client).unwrap_or(session_size);
-                let picture = if window == session_size {
-                    self.view.keyframe()
-                } else {
-                    paint::letterbox(&self.view.frame(), window)
-                };
-                let bytes = self.shared.egress.pass(Sink::Attach, Raw::new(picture));
-                let subscriber = &mut self.subscribers[index];
-                subscriber.painted = window != session_size;
-                subscriber.stale = false;
-                subscriber.push(seq, Push::Resized { size: session_size });
-                subscriber.push(seq, Push::Keyframe { seq, size: session_size, bytes });
-            }
-        }
-        if let SessionState::Exited { status, .. } = self.shared.state() {
-            self.subscribers[index].push(seq, Push::Exited { status, seq });
-        }
-    }
-
-    fn resync(&mut self, client: ClientId) {
-        self.greet(client);
-    }
-
-    fn forget(&mut self, client: ClientId) {
-        let Some(index) = self.subscribers.iter().position(|s| s.client == client) else { return };
-        let subscriber = self.subscribers.swap_remove(index);
-        if matches!(subscriber.following, Following::Viewer { .. }) {
-            let size = self.sizes.left(client);
-            self.take_size(size);
-            self.shared.emit(Fact::ClientDetached { client });
-        }
-        self.publish();
-    }
-
     fn typed(&mut self, client: Option<ClientId>, len: u32) {
         self.note(Note::Input { len });
         if let Some(client) = client {
@@ -407,98 +301,7 @@ impl Actor {
         }
     }
 
-    fn window(&mut self, client: ClientId, size: Size) {
-        let wanted = self.sizes.resized(client, size);
-        if wanted.is_some() {
-            self.take_size(wanted);
-        } else {
-            self.greet(client);
-        }
-    }
-
-    fn take_size(&mut self, size: Option<Size>) {
-        if let Some(size) = size {
-            self.resize(size);
-        }
-    }
-
-    fn resize(&mut self, size: Size) {
-        if size == self.view.size() {
-            return;
-        }
-        self.note(Note::Resize(size));
-        if let Some(source) = &self.source {
-            let window =
-                Winsize { ws_row: size.rows(), ws_col: size.cols(), ws_xpixel: 0, ws_ypixel: 0 };
-            if let Err(error) = tcsetwinsize(source.master.get_ref(), window) {
-                tracing::warn!(session = %self.shared.id, %error, "setting the window size");
-            }
-        }
-        let taller = size.rows() > self.view.size().rows();
-        let wider = size.cols() != self.view.size().cols();
-        self.view.resize(size);
-        self.shared.resized(size);
-        self.shared.emit(Fact::Resized { size });
-        self.greet_viewers();
-        if (taller || wider) && self.source.is_some() && !self.view.alternate() {
-            self.regrow(size);
-        }
-        self.publish();
-    }
-
-    /// Asks for the lines above the screen, off this task: they are on disk.
-    fn regrow(&self, size: Size) {
-        let seq = self.view.seq();
-        let reader = self.reader.clone();
-        let tx = self.shared.tx.clone();
-        tokio::spawn(async move {
-            reader.flush(seq).await;
-            let regrown =
-                tokio::task::spawn_blocking(move || super::rebuild::regrown(&reader, seq, size));
-            if let Ok(Some(screen)) = regrown.await {
-                let screen = Box::new(screen);
-                let _ = tx.send(Msg::Regrown { screen, seq }).await;
-            }
-        });
-    }
-
-    fn regrown(&mut self, mut screen: Screen, seq: Seq) {
-        let Some(source) = &mut self.source else { return };
-        let now = self.view.seq();
-        let outdated = now.since(seq) > REGROW_CATCH_UP || screen.size() != self.view.size();
-        if outdated || self.view.alternate() {
-            return;
-        }
-        let (first, second) = source.journal.bytes(seq, now);
-        screen.feed(first);
-        screen.feed(second);
-        screen.take_replies();
-        screen.take_marks();
-        if screen.is_broken() {
-            return;
-        }
-        self.view.replace(screen, now);
-        // A restart must find this picture, not the one without the lines.
-        source.journal.roll(self.view.keyframe(), self.view.size());
-        self.greet_viewers();
-        self.shared.changed_visibly();
-    }
-
-    fn greet_viewers(&mut self) {
-        for client in self.viewers() {
-            self.greet(client);
-        }
-    }
-
-    fn viewers(&self) -> Vec<ClientId> {
-        self.subscribers
-            .iter()
-            .filter(|subscriber| matches!(subscriber.following, Following::Viewer { .. }))
-            .map(|subscriber| subscriber.client)
-            .collect()
-    }
-
-    fn note(&mut self, note: Note) {
+    pub(super) fn note(&mut self, note: Note) {
         if let Some(source) = &mut self.source {
             source.journal.note(note);
         }
@@ -608,23 +411,6 @@ impl Actor {
         }
     }
 
-    fn paint_soon(&mut self, now: Instant) {
-        for subscriber in self.subscribers.iter_mut().filter(|s| s.painted) {
-            subscriber.stale = true;
-        }
-        let earliest = self.timers.painted.map_or(now, |last| last + PAINT_EVERY);
-        self.timers.paint.get_or_insert(earliest.max(now));
-    }
-
-    fn paint(&mut self, now: Instant) {
-        self.timers.painted = Some(now);
-        let stale: Vec<ClientId> =
-            self.subscribers.iter().filter(|s| s.stale).map(|s| s.client).collect();
-        for client in stale {
-            self.greet(client);
-        }
-    }
-
     /// The guest engine failed on this session's bytes: paint it anew from the
     /// journal, and if that fails too, go on with an empty screen.
     async fn rebuild(&mut self) {
@@ -652,7 +438,7 @@ impl Actor {
         }
     }
 
-    fn publish(&self) {
+    pub(super) fn publish(&self) {
         let span = self.source.as_ref().map_or_else(|| self.reader.span(), |s| s.journal.span());
         let recording = match &self.source {
             Some(source) => source.journal.state(),
@@ -667,22 +453,5 @@ fn exit_note(status: ExitStatus) -> Note {
         ExitStatus::Code(code) => Note::Exit { code: Some(code), signal: None },
         ExitStatus::Signal(signal) => Note::Exit { code: None, signal: Some(signal) },
         ExitStatus::Unknown => Note::Exit { code: None, signal: None },
-    }
-}
-
-/// Offers a turn's bytes to everybody who follows them raw: one copy for all.
-fn offer(subscribers: &mut [Subscriber], shared: &Shared, seq: Seq, first: &[u8], second: &[u8]) {
-    if !subscribers.iter().any(|subscriber| !subscriber.painted) {
-        return;
-    }
-    let bytes: Arc<[u8]> =
-        if second.is_empty() { first.into() } else { [first, second].concat().into() };
-    for subscriber in subscribers.iter_mut().filter(|subscriber| !subscriber.painted) {
-        let sink = match subscriber.following {
-            Following::Viewer { .. } => Sink::Attach,
-            Following::Stream => Sink::Api,
-        };
-        let bytes = shared.egress.pass(sink, Raw::new(bytes.clone()));
-        subscriber.push(seq, Push::Output { seq, bytes });
     }
 }

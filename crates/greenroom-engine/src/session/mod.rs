@@ -6,6 +6,7 @@
 
 pub(crate) mod actor;
 pub(crate) mod boot;
+mod followers;
 mod handle;
 pub(crate) mod input;
 mod kill;
@@ -13,8 +14,10 @@ mod marks;
 pub(crate) mod rebuild;
 mod shared;
 mod size;
+mod sizing;
 mod subscribers;
 pub(crate) mod terminal;
+mod timers;
 pub(crate) mod view;
 
 pub use handle::{Page, Recording, SCROLLBACK_LINES, SessionHandle};

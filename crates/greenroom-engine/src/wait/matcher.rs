@@ -285,3 +285,107 @@ fn row_text(row: &greenroom_term::Row, from: u16, to: u16) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use greenroom_term::{Screen, Size};
+
+    use super::*;
+
+    fn check(matcher: &Matcher, bytes: &[u8], expected: Option<Outcome>) {
+        let mut screen = Screen::new(Size::new(20, 5).unwrap());
+        screen.feed(bytes);
+        let frame = screen.frame();
+        let now = Instant::now();
+        let evidence = Evidence {
+            frame: &frame,
+            screen: &screen.text(),
+            transcript: "first\nsecond\n",
+            title: screen.title(),
+            state: "running",
+            ended: Some(ExitStatus::Code(3)),
+            visible_at: now - Duration::from_millis(500),
+            now,
+        };
+        assert_eq!(matcher.matches(&evidence), expected, "{matcher:?}");
+    }
+
+    fn contains(text: &str) -> Matcher {
+        Matcher::ContainsText { text: text.into(), ignore_case: false }
+    }
+
+    fn found(text: &str) -> Outcome {
+        Outcome::ContainsText { text: text.into() }
+    }
+
+    fn branch(name: Option<&str>, matcher: Matcher) -> Branch {
+        Branch { name: name.map(str::to_owned), matcher }
+    }
+
+    #[test]
+    fn leaves() {
+        check(&contains("Ready"), b"Ready", Some(found("Ready")));
+        check(&contains("ready"), b"Ready", None);
+        let lax = Matcher::ContainsText { text: "rEADY".into(), ignore_case: true };
+        check(&lax, b"Ready", Some(found("rEADY")));
+        let regex = Matcher::ScreenRegex(pattern("took ([0-9]+) ms", false).unwrap());
+        let captured =
+            Outcome::ScreenRegex { pattern: "took ([0-9]+) ms".into(), capture: "42".into() };
+        check(&regex, b"took 42 ms", Some(captured));
+        let at = Outcome::CursorAt { row: 1, col: 2 };
+        check(&Matcher::CursorAt { row: 1, col: 2 }, b"a\r\nbc", Some(at));
+        check(&Matcher::CursorAt { row: 0, col: 2 }, b"a\r\nbc", None);
+        check(&Matcher::ExitCode(3), b"", Some(Outcome::ExitCode { code: 3 }));
+        check(&Matcher::ExitCode(0), b"", None);
+        let title = Matcher::Title(pattern("^vim", false).unwrap());
+        check(&title, b"\x1b]2;vim: x\x07", Some(Outcome::Title { title: "vim: x".into() }));
+        check(&Matcher::State("exited".into()), b"", None);
+        let second = Matcher::TranscriptContains { text: "second".into(), ignore_case: false };
+        check(&second, b"", Some(Outcome::TranscriptContains { text: "second".into() }));
+    }
+
+    #[test]
+    fn branches_say_which_one_it_was() {
+        let any = Matcher::Any(vec![
+            branch(None, contains("nope")),
+            branch(Some("prompt"), contains("$")),
+        ]);
+        let outcome =
+            Outcome::Any { branch: 1, name: Some("prompt".into()), matched: Box::new(found("$")) };
+        check(&any, b"$ ", Some(outcome));
+        let all = Matcher::All(vec![branch(None, contains("a")), branch(None, contains("b"))]);
+        check(&all, b"ab", Some(Outcome::All { matched: vec![found("a"), found("b")] }));
+        check(&all, b"a", None);
+        check(&Matcher::Not(Box::new(contains("a"))), b"b", Some(Outcome::Not));
+        check(&Matcher::Not(Box::new(contains("a"))), b"a", None);
+    }
+
+    #[test]
+    fn a_region_sees_only_its_cells() {
+        let inside = |row, col, rows, cols| Matcher::Region {
+            region: Region { row, col, rows, cols },
+            matcher: Box::new(contains("mid")),
+        };
+        let hit = Outcome::Region(Box::new(found("mid")));
+        let bytes = b"left mid right\r\n\x1b[31mle\x1b[0mft mid";
+        check(&inside(0, 5, 1, 3), bytes, Some(hit.clone()));
+        check(&inside(1, 0, 1, 20), bytes, Some(hit));
+        check(&inside(0, 0, 1, 7), bytes, None);
+        check(&inside(0, 6, 2, 14), bytes, None);
+        check(&inside(2, 0, 3, 20), bytes, None);
+        check(&inside(900, 900, 3, 20), bytes, None);
+    }
+
+    #[test]
+    fn what_cannot_match_is_refused_at_once() {
+        let bad = pattern("a(b", false).unwrap_err();
+        assert!(bad.to_string().starts_with("the regex `a(b` is not valid"), "{bad}");
+        assert!(pattern(&"(a{1000}){1000}".repeat(3), false).is_err(), "too large to compile");
+        assert!(matches!(Matcher::Any(Vec::new()).check(), Err(MatcherError::Empty("any"))));
+        let mut deep = contains("x");
+        for _ in 0..=DEPTH_MAX {
+            deep = Matcher::Not(Box::new(deep));
+        }
+        assert!(matches!(deep.check(), Err(MatcherError::TooDeep)));
+    }
+}

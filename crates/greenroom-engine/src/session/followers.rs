@@ -1,0 +1,143 @@
+//! The actor's dealings with those who follow it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenroom_term::Size;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::egress::{Raw, Sink};
+use crate::events::Fact;
+use crate::id::{ClientId, Seq};
+use crate::paint;
+use crate::session::actor::Actor;
+use crate::session::subscribers::{Following, Push, Subscriber, Subscription, subscribe};
+use crate::session::{SessionState, Shared};
+
+/// Letterboxed viewers are repainted at most this often.
+const PAINT_EVERY: Duration = Duration::from_millis(33);
+
+impl Actor {
+    pub(super) fn subscribe(&mut self, following: Following, reply: oneshot::Sender<Subscription>) {
+        let client = self.shared.next_client();
+        let (subscriber, subscription) =
+            subscribe(client, following, self.view.seq(), self.shared.tx.clone());
+        self.subscribers.push(subscriber);
+        if let Following::Viewer { size, read_only } = following {
+            let wanted = self.sizes.joined(client, size, read_only);
+            self.take_size(wanted);
+            self.shared.emit(Fact::ClientAttached { client, read_only });
+        }
+        self.greet(client);
+        self.publish();
+        // Whoever asked may be gone; dropping the subscription unsubscribes.
+        let _ = reply.send(subscription);
+    }
+
+    /// Puts a follower on firm ground: a picture of now, or where its gap is.
+    pub(super) fn greet(&mut self, client: ClientId) {
+        let seq = self.view.seq();
+        let session_size = self.view.size();
+        let Some(index) = self.subscribers.iter().position(|s| s.client == client) else { return };
+        let cut_at = self.subscribers[index].resume();
+        match self.subscribers[index].following {
+            Following::Stream => {
+                if let Some(from) = cut_at {
+                    self.subscribers[index].push(seq, Push::Lagged { from, to: seq });
+                }
+            }
+            Following::Viewer { .. } => {
+                let window = self.sizes.viewer_size(client).unwrap_or(session_size);
+                let picture = if window == session_size {
+                    self.view.keyframe()
+                } else {
+                    paint::letterbox(&self.view.frame(), window)
+                };
+                let bytes = self.shared.egress.pass(Sink::Attach, Raw::new(picture));
+                let subscriber = &mut self.subscribers[index];
+                subscriber.painted = window != session_size;
+                subscriber.stale = false;
+                subscriber.push(seq, Push::Resized { size: session_size });
+                subscriber.push(seq, Push::Keyframe { seq, size: session_size, bytes });
+            }
+        }
+        if let SessionState::Exited { status, .. } = self.shared.state() {
+            self.subscribers[index].push(seq, Push::Exited { status, seq });
+        }
+    }
+
+    pub(super) fn forget(&mut self, client: ClientId) {
+        let Some(index) = self.subscribers.iter().position(|s| s.client == client) else { return };
+        let subscriber = self.subscribers.swap_remove(index);
+        if matches!(subscriber.following, Following::Viewer { .. }) {
+            let size = self.sizes.left(client);
+            self.take_size(size);
+            self.shared.emit(Fact::ClientDetached { client });
+        }
+        self.publish();
+    }
+
+    pub(super) fn window(&mut self, client: ClientId, size: Size) {
+        let wanted = self.sizes.resized(client, size);
+        if wanted.is_some() {
+            self.take_size(wanted);
+        } else {
+            self.greet(client);
+        }
+    }
+
+    pub(super) fn paint_soon(&mut self, now: Instant) {
+        for subscriber in self.subscribers.iter_mut().filter(|s| s.painted) {
+            subscriber.stale = true;
+        }
+        let earliest = self.timers.painted.map_or(now, |last| last + PAINT_EVERY);
+        self.timers.paint.get_or_insert(earliest.max(now));
+    }
+
+    pub(super) fn paint(&mut self, now: Instant) {
+        self.timers.painted = Some(now);
+        let stale: Vec<ClientId> =
+            self.subscribers.iter().filter(|s| s.stale).map(|s| s.client).collect();
+        for client in stale {
+            self.greet(client);
+        }
+    }
+
+    pub(super) fn greet_viewers(&mut self) {
+        for client in self.viewers() {
+            self.greet(client);
+        }
+    }
+
+    pub(super) fn viewers(&self) -> Vec<ClientId> {
+        self.subscribers
+            .iter()
+            .filter(|subscriber| matches!(subscriber.following, Following::Viewer { .. }))
+            .map(|subscriber| subscriber.client)
+            .collect()
+    }
+}
+
+/// Offers a turn's bytes to everybody who follows them raw: one copy for all.
+pub(super) fn offer(
+    subscribers: &mut [Subscriber],
+    shared: &Shared,
+    seq: Seq,
+    first: &[u8],
+    second: &[u8],
+) {
+    if !subscribers.iter().any(|subscriber| !subscriber.painted) {
+        return;
+    }
+    let bytes: Arc<[u8]> =
+        if second.is_empty() { first.into() } else { [first, second].concat().into() };
+    for subscriber in subscribers.iter_mut().filter(|subscriber| !subscriber.painted) {
+        let sink = match subscriber.following {
+            Following::Viewer { .. } => Sink::Attach,
+            Following::Stream => Sink::Api,
+        };
+        let bytes = shared.egress.pass(sink, Raw::new(bytes.clone()));
+        subscriber.push(seq, Push::Output { seq, bytes });
+    }
+}
