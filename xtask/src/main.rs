@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
 mod advisories;
+mod api_docs;
 mod directions;
 mod documents;
 mod leaks;
@@ -20,12 +21,13 @@ use anyhow::{Result, bail};
 
 use crate::tree::Tree;
 
-const USAGE: &str = "usage: cargo run -p xtask -- check | advisories";
+const USAGE: &str = "usage: cargo run -p xtask -- check | api-docs | advisories";
 
 fn main() -> ExitCode {
     let verb = std::env::args().nth(1);
     let outcome = match verb.as_deref() {
         Some("check") => check(),
+        Some("api-docs") => api_docs::write(),
         Some("advisories") => advisories::run(),
         _ => {
             eprintln!("{USAGE}");
@@ -48,6 +50,7 @@ const CHECKS: &[Check] = &[
     ("dependency directions", directions::check),
     ("words a room must not know", directions::check_words),
     ("documents", documents::check),
+    ("generated documents", api_docs::check),
     ("file sizes", sizes::check),
     ("unsafe code", unsafe_code::check),
     ("leaks", leaks::check),

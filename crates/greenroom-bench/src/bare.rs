@@ -15,8 +15,8 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::contender::{Contender, Drained, KEYS, Programs};
-use crate::payload::{END, Kind, Payload};
 use crate::programs::{READY, ready_received};
+use greenroom_bench::payload::{ANSWER, END, Kind, Payload};
 
 /// A child on a PTY of 80 × 24. Killed and reaped when dropped.
 pub struct Terminal {
@@ -117,7 +117,7 @@ struct Flood {
 
 impl Flood {
     fn start(programs: &Programs, kind: Kind, bytes: usize, raw: bool) -> Result<Flood> {
-        let mut terminal = Terminal::spawn(&programs.flood(kind, bytes, raw))?;
+        let mut terminal = Terminal::spawn(&programs.flood(kind, bytes, raw, None))?;
         let mut ready = vec![0; usize::try_from(ready_received(raw)).context("ready is short")?];
         terminal.master.read_exact(&mut ready).context("the flooder did not get ready")?;
         ensure!(contains(&ready, READY.trim_end().as_bytes()), "the flooder did not say ready");
@@ -147,6 +147,11 @@ impl Flood {
         ensure!(contains(&tail, &self.end), "the end line did not come");
         Ok(())
     }
+
+    /// Lets the program end, as a terminal would.
+    fn answer(&mut self) -> Result<()> {
+        self.terminal.master.write_all(ANSWER).context("cannot answer the flooder")
+    }
 }
 
 fn thread_cpu() -> Result<Duration> {
@@ -169,7 +174,9 @@ impl Contender for Bare {
         flood.release()?;
         flood.drain(&mut buffer)?;
         let wall = start.elapsed();
-        Ok(Drained { wall, cpu: thread_cpu()?.saturating_sub(cpu), bytes: flood.expected })
+        let cpu = thread_cpu()?.saturating_sub(cpu);
+        flood.answer()?;
+        Ok(Drained { wall, cpu, bytes: flood.expected })
     }
 
     /// A thread per PTY: for many terminals this is the fastest bare reader.

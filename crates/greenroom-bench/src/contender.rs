@@ -1,11 +1,11 @@
 //! What every contender must do, so that the rounds can treat them alike.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::payload::Kind;
+use greenroom_bench::payload::Kind;
 
 /// Keys that occur in no escape sequence a terminal host sends for a plain line.
 pub const KEYS: &[u8] = b"QVWYjqvz";
@@ -75,11 +75,15 @@ impl Programs {
         std::iter::once(exe).chain(args.iter().map(|arg| (*arg).to_owned())).collect()
     }
 
-    pub fn flood(&self, kind: Kind, bytes: usize, raw: bool) -> Vec<String> {
+    pub fn flood(&self, kind: Kind, bytes: usize, raw: bool, finish: Option<&Path>) -> Vec<String> {
         let bytes = bytes.to_string();
+        let finish = finish.map(|path| path.to_string_lossy().into_owned());
         let mut args = vec!["flood", "--kind", kind.name(), "--bytes", &bytes];
         if raw {
             args.push("--raw");
+        }
+        if let Some(finish) = &finish {
+            args.extend(["--finish", finish]);
         }
         self.argv(&args)
     }

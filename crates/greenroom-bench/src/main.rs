@@ -7,19 +7,30 @@
 
 mod bare;
 mod contender;
-mod payload;
+mod finish;
+mod greenroom;
 mod process;
 mod programs;
+mod rows;
 mod spin;
 mod stats;
 mod sys;
+mod table;
+mod targets;
 mod ticks;
 mod tmux;
+mod wire;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
+use greenroom_bench::payload::Kind;
 
-use crate::payload::Kind;
+use crate::bare::Bare;
+use crate::contender::Programs;
+use crate::greenroom::Greenroom;
+use crate::rows::{GROUPS, Lab, Plan};
+use crate::table::{Row, Setting};
+use crate::tmux::Tmux;
 
 #[derive(Parser)]
 #[command(about, version)]
@@ -40,6 +51,8 @@ enum Verb {
         bytes: usize,
         #[arg(long)]
         raw: bool,
+        #[arg(long)]
+        finish: Option<std::path::PathBuf>,
     },
     /// Inside: give every byte back
     Echo,
@@ -60,7 +73,7 @@ enum Verb {
 pub struct RunArgs {
     /// The greenroom binary to measure (a release build)
     #[arg(long)]
-    bin: Option<std::path::PathBuf>,
+    bin: std::path::PathBuf,
     /// Small rounds: shows that everything works, the figures mean little
     #[arg(long)]
     quick: bool,
@@ -74,8 +87,10 @@ pub struct RunArgs {
 
 fn main() -> Result<()> {
     match Cli::parse().verb {
-        Verb::Run(args) => smoke(&args),
-        Verb::Flood { kind, bytes, raw } => programs::flood(kind, bytes, raw),
+        Verb::Run(args) => run(&args),
+        Verb::Flood { kind, bytes, raw, finish } => {
+            programs::flood(kind, bytes, raw, finish.as_deref())
+        }
         Verb::Echo => programs::echo(),
         Verb::Hello => programs::hello(),
         Verb::Page => programs::page(),
@@ -83,58 +98,38 @@ fn main() -> Result<()> {
     }
 }
 
-fn smoke(_args: &RunArgs) -> Result<()> {
-    use contender::*;
-    let programs = Programs { exe: std::env::current_exe()? };
-    let mut bare = bare::Bare::new(programs.clone());
-    let mut tmux = tmux::Tmux::start(programs)?;
-    let _spin = spin::Spinners::start()?;
-    for _ in 0..3 {
-        for kind in Kind::ALL {
-            let b = bare.drain(kind, 20_000_000, false)?;
-            let t = tmux.drain(kind, 20_000_000, false)?;
-            println!(
-                "{} bare {:.0} MB/s {:.0}/cpu tmux {:.0} {:.0}",
-                kind.name(),
-                b.mb_per_s(),
-                b.mb_per_cpu_s(),
-                t.mb_per_s(),
-                t.mb_per_cpu_s()
-            );
-        }
+/// Measures what was asked for and prints it. Fails only when nothing could be measured or a row broke, not
+/// when a target was missed: a missed target is a result.
+fn run(args: &RunArgs) -> Result<()> {
+    let programs = Programs { exe: std::env::current_exe().context("cannot find this program")? };
+    let mut lab = Lab {
+        bare: Bare::new(programs.clone()),
+        tmux: Tmux::start(programs.clone())?,
+        greenroom: Greenroom::start(&args.bin, programs)?,
+        plan: if args.quick { Plan::QUICK } else { Plan::FULL },
+    };
+    let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+    let mut rows: Vec<Row> = Vec::new();
+    for (name, measure) in GROUPS.iter().filter(|(name, _)| wanted(name)) {
+        eprintln!("measuring {name} …");
+        rows.extend(measure(&mut lab));
     }
-    let b = bare.drain_many(50, 1_000_000)?;
-    let t = tmux.drain_many(50, 1_000_000)?;
-    println!(
-        "50: bare {:.0} MB/s {:.0}/cpu tmux {:.0} {:.0}",
-        b.mb_per_s(),
-        b.mb_per_cpu_s(),
-        t.mb_per_s(),
-        t.mb_per_cpu_s()
-    );
-    let hosts: [&mut dyn Contender; 2] = [&mut bare, &mut tmux];
-    for c in hosts {
-        let e = c.echo(2000)?;
-        println!(
-            "{} echo {:?} {:?}",
-            c.name(),
-            stats::percentile(&e, 50),
-            stats::percentile(&e, 99)
-        );
-        let e = c.create(50)?;
-        println!(
-            "{} create {:?} {:?}",
-            c.name(),
-            stats::percentile(&e, 50),
-            stats::percentile(&e, 99)
-        );
+    let setting = Setting { quick: args.quick, machine: machine(), tmux: tmux::version()? };
+    if args.json {
+        println!("{:#}", table::json(&setting, &rows));
+    } else {
+        print!("{}", table::text(&setting, &rows));
     }
-    println!("snap {:?}", tmux.snapshots(2000)?);
-    let e = tmux.pushed(500, 5000)?;
-    println!("push {:?} {:?}", stats::percentile(&e, 50), stats::percentile(&e, 99));
-    tmux.hold(100)?;
-    println!("{:?}", process::pss_kib(tmux.pids()?[0]));
-    tmux.let_go()?;
-    eprintln!("done");
+    let broken = rows.iter().filter(|row| row.outcome.is_err()).count();
+    ensure!(!rows.is_empty(), "no row is called that");
+    ensure!(broken == 0, "{broken} row(s) could not be measured");
     Ok(())
+}
+
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("?");
+    format!("{cores} cores, Linux {}, load {load} at the end", kernel.trim())
 }

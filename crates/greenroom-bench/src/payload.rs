@@ -9,6 +9,11 @@ use clap::ValueEnum;
 /// A line every contender must have received before the round counts.
 pub const END: &str = "flood-end";
 
+/// "Are you well?" (DSR 5), the last thing in a flood: a host answers it once it has parsed all that came before,
+/// and only then does the program end. Without it tmux may close a pane whose last bytes it has not read.
+pub const QUESTION: &str = "\x1b[5n";
+pub const ANSWER: &[u8] = b"\x1b[0n";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// Log lines without escapes.
@@ -46,7 +51,7 @@ impl Payload {
             Kind::FullScreen => full_screen_block(),
         };
         // The cut may fall inside an escape sequence: ESC ends it, and the colour is reset.
-        let trailer = format!("\x1b[0m\r\n{END} {bytes}\r\n").into_bytes();
+        let trailer = format!("\x1b[0m\r\n{END} {bytes}\r\n{QUESTION}").into_bytes();
         Payload { block, bytes, trailer }
     }
 
@@ -134,7 +139,7 @@ mod tests {
                 let payload = Payload::new(kind, bytes);
                 let all: Vec<u8> = payload.chunks().flatten().copied().collect();
                 let newlines = all.iter().filter(|byte| **byte == b'\n').count();
-                let end = format!("{END} {bytes}\r\n");
+                let end = format!("{END} {bytes}\r\n{QUESTION}");
                 assert!(all.ends_with(end.as_bytes()), "{kind:?} {bytes}");
                 assert_eq!(all.len(), bytes + end.len() + "\x1b[0m\r\n".len());
                 assert_eq!(payload.received(true), all.len() as u64);

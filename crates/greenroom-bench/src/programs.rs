@@ -4,11 +4,14 @@
 //! In: a terminal on stdin and stdout. Out: bytes on it. Each says `ready` before it takes part.
 
 use std::io::{Read, Write};
+use std::path::Path;
 
-use anyhow::{Context, Result};
-use rustix::termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
+use anyhow::{Context, Result, ensure};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcsetattr,
+};
 
-use crate::payload::{Kind, Payload};
+use greenroom_bench::payload::{ANSWER, Kind, Payload};
 
 /// Printed by each program when it is set up; its length counts in the bytes a reader sees.
 pub const READY: &str = "ready\r\n";
@@ -18,24 +21,33 @@ pub fn ready_received(raw: bool) -> u64 {
     READY.len() as u64 + u64::from(!raw)
 }
 
-/// Waits for a line on stdin, then prints the payload and ends.
-pub fn flood(kind: Kind, bytes: usize, raw: bool) -> Result<()> {
-    // No echo of the start line: it would be counted.
+/// Waits for a byte on stdin, then prints the payload, and ends when its last question is answered.
+pub fn flood(kind: Kind, bytes: usize, raw: bool, finish: Option<&Path>) -> Result<()> {
+    // No echo of the start line and of the answer: they would be counted.
     change_terminal(|modes| {
-        modes.local_modes.remove(LocalModes::ECHO);
+        modes.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON);
         if raw {
             modes.make_raw();
         }
+        // A host may leave zeros here, and a read would then come back empty at once.
+        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
+        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
     })?;
     let payload = Payload::new(kind, bytes);
     let mut out = unbuffered_stdout();
     out.write_all(READY.as_bytes())?;
-    read_byte()?;
+    ensure!(read_byte()?.is_some(), "the terminal closed before the start");
     for chunk in payload.chunks() {
         // As stdio does it: a program prints in pieces of some KiB.
         for piece in chunk.chunks(16 * 1024) {
             out.write_all(piece)?;
         }
+    }
+    for expected in ANSWER {
+        ensure!(read_byte()? == Some(*expected), "the question was not answered");
+    }
+    if let Some(finish) = finish {
+        crate::finish::cross(finish)?;
     }
     Ok(())
 }
@@ -81,7 +93,7 @@ pub fn tick(count: usize, every_us: u64) -> Result<()> {
     change_terminal(|modes| modes.local_modes.remove(LocalModes::ECHO))?;
     let mut out = unbuffered_stdout();
     out.write_all(READY.as_bytes())?;
-    read_byte()?;
+    ensure!(read_byte()?.is_some(), "the terminal closed before the start");
     for _ in 0..count {
         let pause = rustix::time::Timespec {
             tv_sec: 0,

@@ -12,9 +12,10 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::bare::{Terminal, echo_on};
 use crate::contender::{Contender, Drained, Host, Programs};
-use crate::payload::{END, Kind, Payload};
+use crate::finish::FinishLine;
 use crate::programs::READY;
 use crate::ticks::Ticks;
+use greenroom_bench::payload::{END, Kind, Payload};
 
 /// A private tmux server in a temporary directory.
 pub struct Tmux {
@@ -65,12 +66,10 @@ impl Tmux {
         bail!("{needle:?} did not appear in tmux pane {pane}")
     }
 
-    /// A flood at its barrier, with a hook that signals when tmux has read its end.
-    fn flood(&mut self, kind: Kind, bytes: usize, raw: bool) -> Result<String> {
-        let argv = self.programs.flood(kind, bytes, raw);
+    /// A flood at its barrier.
+    fn flood(&mut self, kind: Kind, bytes: usize, raw: bool, line: &FinishLine) -> Result<String> {
+        let argv = self.programs.flood(kind, bytes, raw, Some(line.path()));
         let pane = self.window(&argv)?;
-        let channel = channel(&pane);
-        self.quiet.command(&format!("set-hook -p -t {pane} pane-died 'wait-for -S {channel}'"))?;
         self.wait_text(&pane, READY.trim_end())?;
         Ok(pane)
     }
@@ -84,26 +83,26 @@ impl Tmux {
         Ok(())
     }
 
-    fn drain_panes(&mut self, panes: &[String], bytes: usize) -> Result<(Duration, Duration)> {
+    fn drain_all(&mut self, kind: Kind, count: usize, bytes: usize, raw: bool) -> Result<Drained> {
+        let mut line = FinishLine::draw()?;
+        let panes =
+            (0..count).map(|_| self.flood(kind, bytes, raw, &line)).collect::<Result<Vec<_>>>()?;
+        let starts: String =
+            panes.iter().map(|pane| format!("send-keys -t {pane} Enter\n")).collect();
         let cpu = crate::process::cpu(&[self.pid])?;
         let start = Instant::now();
-        let mut lines = String::new();
-        for pane in panes {
-            lines.push_str(&format!("send-keys -t {pane} Enter\n"));
-        }
-        for pane in panes {
-            lines.push_str(&format!("wait-for {}\n", channel(pane)));
-        }
-        self.quiet.send(&lines)?;
-        for _ in 0..panes.len() * 2 {
-            self.quiet.reply()?;
-        }
+        self.quiet.send(&starts)?;
+        line.wait(count)?;
         let wall = start.elapsed();
         let cpu = crate::process::cpu(&[self.pid])?.saturating_sub(cpu);
-        for pane in panes {
+        for _ in &panes {
+            self.quiet.reply()?;
+        }
+        for pane in &panes {
             self.finish(pane, bytes)?;
         }
-        Ok((wall, cpu))
+        let each = Payload::new(kind, bytes).received(raw);
+        Ok(Drained { wall, cpu, bytes: each * count as u64 })
     }
 }
 
@@ -120,18 +119,11 @@ impl Contender for Tmux {
     }
 
     fn drain(&mut self, kind: Kind, bytes: usize, raw: bool) -> Result<Drained> {
-        let pane = self.flood(kind, bytes, raw)?;
-        let (wall, cpu) = self.drain_panes(&[pane], bytes)?;
-        Ok(Drained { wall, cpu, bytes: Payload::new(kind, bytes).received(raw) })
+        self.drain_all(kind, 1, bytes, raw)
     }
 
     fn drain_many(&mut self, count: usize, bytes: usize) -> Result<Drained> {
-        let panes = (0..count)
-            .map(|_| self.flood(Kind::Plain, bytes, false))
-            .collect::<Result<Vec<_>>>()?;
-        let (wall, cpu) = self.drain_panes(&panes, bytes)?;
-        let each = Payload::new(Kind::Plain, bytes).received(false);
-        Ok(Drained { wall, cpu, bytes: each * count as u64 })
+        self.drain_all(Kind::Plain, count, bytes, false)
     }
 
     /// Through an attached client on a terminal of its own, as a user types.
@@ -221,8 +213,10 @@ impl Host for Tmux {
     }
 }
 
-fn channel(pane: &str) -> String {
-    format!("done-{}", pane.trim_start_matches('%'))
+/// What `tmux -V` says.
+pub fn version() -> Result<String> {
+    let output = Command::new("tmux").arg("-V").output().context("cannot run tmux")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn tmux(socket: &std::path::Path) -> Command {
@@ -264,8 +258,8 @@ impl Control {
         let stdin = child.stdin.take().context("stdin was asked for")?;
         let stdout = BufReader::new(child.stdout.take().context("stdout was asked for")?);
         let mut control = Control { child, stdin, stdout, pushed: Vec::new() };
-        // The attach itself is answered like a command.
-        control.reply()?;
+        // The attach itself is answered by a block that is not of a command of ours: the first of ours syncs.
+        control.command("refresh-client")?;
         Ok(control)
     }
 
@@ -290,23 +284,32 @@ impl Control {
         Ok(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned())
     }
 
-    /// The body of the next reply; output that comes before it is kept.
+    /// The body of the next reply to a command of ours; output that comes before it is kept. tmux also prints
+    /// blocks for commands of hooks and of the attach itself: those have 0 as their last word.
     fn reply(&mut self) -> Result<Vec<String>> {
         loop {
             let line = self.line()?;
-            if line.starts_with("%begin ") {
-                break;
+            if !line.starts_with("%begin ") {
+                self.keep(&line);
+                continue;
             }
-            self.keep(&line);
+            let body = self.block()?;
+            if line.ends_with(" 1") {
+                return body.map_err(|text| anyhow::anyhow!("tmux: {text}"));
+            }
         }
+    }
+
+    /// The lines up to the end of a block, or the text of its error.
+    fn block(&mut self) -> Result<std::result::Result<Vec<String>, String>> {
         let mut body = Vec::new();
         loop {
             let line = self.line()?;
             if line.starts_with("%end ") {
-                return Ok(body);
+                return Ok(Ok(body));
             }
             if line.starts_with("%error ") {
-                bail!("tmux: {}", body.join(" "));
+                return Ok(Err(body.join(" ")));
             }
             body.push(line);
         }

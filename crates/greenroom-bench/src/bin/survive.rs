@@ -123,11 +123,8 @@ fn kill(pid: u32) -> Result<()> {
 
 /// Ends the session and reads every line it printed.
 async fn check_lines(client: &Client, session: &str) -> Result<u64> {
-    let ending = api::session::KillParams {
-        session: session.to_owned(),
-        signal: None,
-        grace_ms: None,
-    };
+    let ending =
+        api::session::KillParams { session: session.to_owned(), signal: None, grace_ms: None };
     client.session_kill(&ending).await?;
     let mut since = 0;
     let mut next = 1u64;
@@ -147,8 +144,10 @@ async fn check_lines(client: &Client, session: &str) -> Result<u64> {
         rest.push_str(&page.text);
         let whole = rest.rfind('\n').map_or(0, |at| at + 1);
         for line in rest[..whole].lines() {
-            let number: u64 =
-                line.trim_end_matches('\r').parse().with_context(|| format!("{session}: {line:?}"))?;
+            let number: u64 = line
+                .trim_end_matches('\r')
+                .parse()
+                .with_context(|| format!("{session}: {line:?}"))?;
             ensure!(number == next, "{session}: line {next} expected, {number} found");
             next += 1;
         }
