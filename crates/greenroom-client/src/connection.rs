@@ -91,18 +91,17 @@ impl Shared {
 
     /// Ends every call in flight, once.
     fn die(&self) {
-        let (pending, was_dead) = {
+        let pending = {
             let mut state = self.lock();
-            (std::mem::take(&mut state.pending), std::mem::replace(&mut state.dead, true))
+            state.dead = true;
+            std::mem::take(&mut state.pending)
         };
         for (_, Pending { answer, written }) in pending {
             // A caller that has gone needs no answer.
             let _ = answer.send(Answer::Lost { written });
         }
-        if !was_dead {
-            // No listener is no error.
-            let _ = self.pushes.send(Push::Disconnected);
-        }
+        // No listener is no error.
+        let _ = self.pushes.send(Push::Disconnected);
     }
 }
 
@@ -200,7 +199,8 @@ async fn write(
             break;
         }
     }
-    shared.die();
+    // The host is gone, but its last answers may still be unread: the reader ends the calls.
+    shared.lock().dead = true;
 }
 
 fn cancels(shared: &Shared) -> Vec<u8> {
