@@ -1,6 +1,7 @@
 //! The same bytes through our screen and through a real tmux: text and cursor must agree.
 //!
-//! The bytes are the files of `tests/corpus`, made from the table in `tmux/cases.rs`. Where tmux
+//! The bytes are the files of `tests/corpus`, made from the table in `tmux/cases.rs`, and the
+//! recordings of real programs in `tests/corpus/recorded` (see the README there). Where tmux
 //! 3.3a is wrong or differs by design, or our guest is wrong, the case is in `tmux/different.rs`
 //! with the reason and both results, so that a change on either side is seen.
 
@@ -12,7 +13,7 @@ use greenroom_term::{Frame, Screen, Size, Style};
 mod cases;
 mod different;
 
-use cases::{CASES, Case};
+use cases::CASES;
 use different::DIFFERENT;
 
 const COLS: u16 = 80;
@@ -21,6 +22,8 @@ const ROWS: u16 = 24;
 const SOCKET: &str = "greenroom";
 /// Seconds; a call takes milliseconds.
 const DEADLINE: &str = "60";
+/// tmux 3.3a drops hyperlinks, so the styles of this case cannot agree.
+const HYPERLINK: &str = "hyperlink";
 /// What `timeout` says when it does not find the program.
 const NOT_FOUND: i32 = 127;
 
@@ -33,14 +36,50 @@ struct Shown {
     cursor: (usize, usize),
 }
 
+/// Something to play.
+struct Case {
+    name: String,
+    about: &'static str,
+    file: PathBuf,
+    bytes: Vec<u8>,
+}
+
+/// The table's cases and the recordings.
+fn all_cases() -> Vec<Case> {
+    let written = CASES.iter().map(|case| Case {
+        name: case.name.to_owned(),
+        about: case.about,
+        file: file_of(case.name),
+        bytes: case.bytes.into(),
+    });
+    let recorded = files(&corpus().join("recorded")).into_iter().map(|file| Case {
+        name: format!("recorded-{}", file.file_stem().unwrap_or_default().display()),
+        about: "a recording of a real program",
+        bytes: std::fs::read(&file).expect("a recording can be read"),
+        file,
+    });
+    written.chain(recorded).collect()
+}
+
+/// The escape files of a directory, sorted.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(directory).expect("the corpus is there");
+    let paths = files.map(|file| file.expect("the corpus can be listed").path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|end| end == "esc")).collect();
+    paths.sort();
+    paths
+}
+
 #[test]
 fn corpus_files_are_made_from_the_table() {
     let write = std::env::var_os("GREENROOM_WRITE_CORPUS").is_some();
     for case in CASES {
+        let file = file_of(case.name);
         if write {
-            std::fs::write(file_of(case), case.bytes).expect("the corpus can be written");
+            std::fs::write(&file, case.bytes).expect("the corpus can be written");
         }
-        let stored = std::fs::read(file_of(case)).unwrap_or_default();
+        let stored = std::fs::read(&file).unwrap_or_default();
         assert!(
             stored == case.bytes.as_bytes(),
             "tests/corpus/{}.esc is not what the table says: write it with \
@@ -49,11 +88,9 @@ fn corpus_files_are_made_from_the_table() {
         );
         assert!(!case.about.is_empty(), "{} does not say what it is about", case.name);
     }
-    let files = std::fs::read_dir(corpus()).expect("the corpus is there");
-    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
-    for name in names.filter(|name| name.ends_with(".esc")) {
-        let known = CASES.iter().any(|case| format!("{}.esc", case.name) == name);
-        assert!(known, "tests/corpus/{name} is in no table");
+    for file in files(&corpus()) {
+        let known = CASES.iter().any(|case| file_of(case.name) == file);
+        assert!(known, "{} is in no table", file.display());
     }
 }
 
@@ -61,7 +98,8 @@ fn corpus_files_are_made_from_the_table() {
 fn the_screen_shows_what_tmux_shows() {
     let tmux = Tmux::start("text");
     let mut wrong = Vec::new();
-    for case in CASES {
+    let cases = all_cases();
+    for case in &cases {
         let (ours, theirs) = (ours(case), tmux.show(case));
         let known = DIFFERENT.iter().find(|different| different.name == case.name);
         let (expected_ours, expected_theirs) = match known {
@@ -73,20 +111,22 @@ fn the_screen_shows_what_tmux_shows() {
             wrong.push(format!("{} ({about})\n{}", case.name, compared(&ours, &theirs)));
         }
     }
-    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-/// Colours and attributes, for the cases that are about them.
+/// Colours and attributes of every case that shows the same text.
 #[test]
 fn colours_agree_with_tmux() {
     let tmux = Tmux::start("colours");
-    let names = ["sgr", "erase-background", "scroll-background", "tui-agent", "tui-monitor"];
-    for name in names {
-        let case = CASES.iter().find(|case| case.name == name).expect("a case of the table");
+    let different = |case: &&Case| DIFFERENT.iter().any(|different| different.name == case.name);
+    let cases = all_cases();
+    let same = cases.iter().filter(|case| !different(case) && case.name != HYPERLINK);
+    for case in same {
         let mut screen = new_screen();
-        screen.feed(case.bytes.as_bytes());
+        screen.feed(&case.bytes);
         let capture = tmux.play(case, |pane| vec!["capture-pane", "-p", "-e", "-N", "-t", pane]);
-        assert_eq!(painted(&screen.frame()), painted(&repainted(&capture)), "{name}");
+        let (ours, theirs) = (painted(&screen.frame()), painted(&repainted(&capture)));
+        assert_eq!(ours, theirs, "{} ({})", case.name, case.about);
     }
 }
 
@@ -103,11 +143,11 @@ fn known_differences_are_differences() {
 /// Where the reads are cut must not matter, nor may a case break the screen.
 #[test]
 fn cuts_do_not_matter() {
-    for case in CASES {
+    for case in &all_cases() {
         let whole = ours(case);
         for step in [1, 2, 3, 7] {
             let mut screen = new_screen();
-            for piece in case.bytes.as_bytes().chunks(step) {
+            for piece in case.bytes.chunks(step) {
                 screen.feed(piece);
             }
             assert!(!screen.is_broken(), "{}", case.name);
@@ -118,7 +158,7 @@ fn cuts_do_not_matter() {
 
 fn ours(case: &Case) -> Shown {
     let mut screen = new_screen();
-    screen.feed(case.bytes.as_bytes());
+    screen.feed(&case.bytes);
     seen(&screen)
 }
 
@@ -224,8 +264,8 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
 }
 
-fn file_of(case: &Case) -> PathBuf {
-    corpus().join(format!("{}.esc", case.name))
+fn file_of(name: &str) -> PathBuf {
+    corpus().join(format!("{name}.esc"))
 }
 
 /// A tmux server of our own, ended with the test.
@@ -270,13 +310,13 @@ impl Tmux {
         let play = format!(
             "stty raw -echo; cat '{}'; printf '\\033[5n'; dd bs=1 count=4 >/dev/null 2>&1; \
              tmux -L {SOCKET} wait-for -S '{name}'; exec cat >/dev/null",
-            file_of(case).display(),
+            case.file.display(),
             name = case.name
         );
         let (cols, rows) = (COLS.to_string(), ROWS.to_string());
         let pane = format!("={}:", case.name);
-        let start = ["new-session", "-d", "-s", case.name, "-x", &cols, "-y", &rows, &play, ";"];
-        self.tmux(&[&start[..], &["wait-for", case.name]].concat());
+        let start = ["new-session", "-d", "-s", &case.name, "-x", &cols, "-y", &rows, &play, ";"];
+        self.tmux(&[&start[..], &["wait-for", &case.name]].concat());
         self.tmux(&[&look(&pane)[..], &[";", "kill-session", "-t", &pane]].concat())
     }
 

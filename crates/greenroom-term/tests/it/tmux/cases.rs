@@ -355,9 +355,14 @@ pub const CASES: &[Case] = &[
         "strings",
         "OSC, DCS, APC, PM and SOS print nothing",
         concat!(
-            "a\x1b]0;title\x07b\x1b]2;t\x1b\\c\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\d\x1bP1$x\x1b\\e",
+            "a\x1b]0;title\x07b\x1b]2;t\x1b\\cd\x1bP1$x\x1b\\e",
             "\x1b_apc\x1b\\f\x1b^pm\x1b\\g\x1b]133;A\x07h\x1b]9;note\x07i\x1b]52;c;aGk=\x07j"
         ),
+    ),
+    case(
+        "hyperlink",
+        "OSC 8 prints only the text between its two halves",
+        "a \x1b]8;id=1;http://x/y;z\x1b\\link\x1b]8;;\x1b\\ \x1b]8;;http://x\x07b\x1b]8;;\x07 c",
     ),
     case(
         "unknown",
