@@ -1,7 +1,28 @@
 //! The edge: socket, router, config, store, keeper link.
+//!
+//! The map, in the order of a request: [`run`] composes everything; `socket` accepts, `rpc` reads
+//! frames and finds the handler, `methods` asks the engine, `convert` speaks both languages,
+//! `attach` is the binary stream. Beside them: `keeper` and `adopt` (processes that outlive us),
+//! `store` and `events` (records and the event log), [`config`], [`Paths`], `logs`, `lifecycle`.
+//!
+//! Deliberately absent: what a session is (the engine), how bytes become a screen, and forks.
 #![forbid(unsafe_code)]
 
+mod adopt;
+mod attach;
 pub mod config;
-pub mod paths;
+mod convert;
+mod events;
+mod host;
+mod keeper;
+mod lifecycle;
+mod logs;
+mod methods;
+mod paths;
+mod rpc;
+mod run;
+mod socket;
+mod store;
 
 pub use paths::{Paths, PathsError};
+pub use run::{DaemonOptions, run};

@@ -121,7 +121,8 @@ fn write_lines(mut file: Rotated, lines: &Receiver<Line>, dropped: &AtomicU64) {
         }
         let missing = dropped.swap(0, Ordering::Relaxed);
         if missing > 0 {
-            let note = format!("{{\"level\":\"WARN\",\"message\":\"{missing} log lines dropped\"}}\n");
+            let note =
+                format!("{{\"level\":\"WARN\",\"message\":\"{missing} log lines dropped\"}}\n");
             drop(file.write(note.as_bytes()));
         }
     }
@@ -177,8 +178,12 @@ impl Rotated {
 
 fn append_to(path: &Path) -> io::Result<File> {
     let nofollow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-    let file =
-        OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(nofollow).open(path)?;
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(nofollow)
+        .open(path)?;
     // One made by hand or by an older version may be open to others.
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
         file.set_permissions(PermissionsExt::from_mode(0o600))?;

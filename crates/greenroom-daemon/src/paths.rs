@@ -66,7 +66,10 @@ impl Paths {
         let home = base("HOME");
         let fallback = |below: &str| home.as_ref().map(|home| home.join(below));
         let place = |name: &str, below: &str| {
-            base(name).or_else(|| fallback(below)).map(|dir| dir.join("greenroom")).ok_or(PathsError::NoHome)
+            base(name)
+                .or_else(|| fallback(below))
+                .map(|dir| dir.join("greenroom"))
+                .ok_or(PathsError::NoHome)
         };
         let state = place("XDG_STATE_HOME", ".local/state")?;
         let runtime = match base("XDG_RUNTIME_DIR") {

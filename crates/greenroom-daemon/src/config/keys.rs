@@ -1,7 +1,7 @@
 //! Every key of the configuration, once: section, name, default, meaning, and how it is read.
 
-use super::value::{Given, bytes, count, duration, level, size, text, word};
 use super::Config;
+use super::value::{Given, bytes, count, duration, level, size, text, word};
 
 pub struct Key {
     pub section: &'static str,

@@ -76,7 +76,8 @@ fn broken_toml_has_its_line_too() {
 fn the_documented_file_is_valid_and_complete() {
     let text = documented();
     assert_eq!(Config::parse(Path::new("c.toml"), &text).unwrap(), Config::default());
-    let active = text.replace("# sessions", "#").lines().map(uncommented).collect::<Vec<_>>().join("\n");
+    let active =
+        text.replace("# sessions", "#").lines().map(uncommented).collect::<Vec<_>>().join("\n");
     let read = Config::parse(Path::new("c.toml"), &active).unwrap();
     assert_eq!(read, Config::default());
     for key in KEYS {

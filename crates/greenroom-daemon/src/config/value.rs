@@ -77,8 +77,14 @@ pub(super) fn count(given: &Given, min: u64, max: u64) -> Result<u64, String> {
 }
 
 pub(super) fn bytes(given: &Given, min: u64) -> Result<u64, String> {
-    const UNITS: [(&str, u64); 6] =
-        [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+    const UNITS: [(&str, u64); 6] = [
+        ("GiB", 1 << 30),
+        ("MiB", 1 << 20),
+        ("KiB", 1 << 10),
+        ("G", 1 << 30),
+        ("M", 1 << 20),
+        ("K", 1 << 10),
+    ];
     let number = match given {
         Given::Number(number) => u64::try_from(*number).ok(),
         Given::Text(text) => {
@@ -90,9 +96,9 @@ pub(super) fn bytes(given: &Given, min: u64) -> Result<u64, String> {
         }
         _ => None,
     };
-    number
-        .filter(|number| *number >= min)
-        .ok_or_else(|| given.unlike(&format!("a number of bytes such as \"64MiB\", at least {min}")))
+    number.filter(|number| *number >= min).ok_or_else(|| {
+        given.unlike(&format!("a number of bytes such as \"64MiB\", at least {min}"))
+    })
 }
 
 pub(super) fn duration(given: &Given) -> Result<Duration, String> {
@@ -104,6 +110,5 @@ pub(super) fn duration(given: &Given) -> Result<Duration, String> {
         }),
         _ => None,
     };
-    ms.map(Duration::from_millis)
-        .ok_or_else(|| given.unlike("a time such as \"5s\" or \"500ms\""))
+    ms.map(Duration::from_millis).ok_or_else(|| given.unlike("a time such as \"5s\" or \"500ms\""))
 }

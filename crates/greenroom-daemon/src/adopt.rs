@@ -1,0 +1,120 @@
+//! What an earlier daemon left: the store's records and the keeper's holdings, put together.
+//!
+//! A record the keeper knows nothing of belongs to a session that is over. A session without a
+//! record (the database was lost) is not thrown away: its record is made anew from what the
+//! kernel says of its process.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use greenroom_engine::SessionId;
+use greenroom_engine::engine::Known;
+use greenroom_engine::process::Held;
+use greenroom_engine::store::{RecordState, SessionRecord};
+use greenroom_keeper::{SessionEntry, SessionState};
+use greenroom_term::Size;
+
+use crate::keeper::exit_status;
+
+/// Longest file of `/proc` that is read: an environment of the largest kind.
+const PROC_MAX: usize = 4 * 1024 * 1024;
+
+/// Pairs records with what the keeper holds.
+pub fn known(records: Vec<SessionRecord>, held: Vec<(SessionEntry, Option<Held>)>) -> Vec<Known> {
+    let mut held: BTreeMap<u64, (SessionEntry, Option<Held>)> =
+        held.into_iter().map(|(entry, held)| (entry.id.0, (entry, held))).collect();
+    let mut known: Vec<Known> = records
+        .into_iter()
+        .map(|record| match held.remove(&record.id.0) {
+            Some((entry, held)) => Known { record, held, status: status(&entry) },
+            None => Known { record, held: None, status: None },
+        })
+        .collect();
+    for (_, (entry, held)) in held {
+        tracing::warn!(session = entry.id.0, pid = entry.pid, "a session without a record");
+        known.push(Known { record: made_anew(&entry), held, status: status(&entry) });
+    }
+    known
+}
+
+fn status(entry: &SessionEntry) -> Option<greenroom_engine::process::ExitStatus> {
+    match entry.state {
+        SessionState::Exited(status) => Some(exit_status(status)),
+        SessionState::Starting | SessionState::Running => None,
+    }
+}
+
+fn made_anew(entry: &SessionEntry) -> SessionRecord {
+    let proc = PathBuf::from(format!("/proc/{}", entry.pid));
+    let words = |name: &str| -> Vec<OsString> {
+        let bytes = read_capped(&proc.join(name));
+        bytes
+            .split(|byte| *byte == 0)
+            .filter(|word| !word.is_empty())
+            .map(|word| OsString::from_vec(word.to_vec()))
+            .collect()
+    };
+    let key = words("environ")
+        .into_iter()
+        .filter_map(|word| word.into_string().ok())
+        .find_map(|word| word.strip_prefix("GREENROOM_SESSION_KEY=").map(str::to_owned));
+    SessionRecord {
+        id: SessionId(entry.id.0),
+        name: SessionId(entry.id.0).to_string(),
+        argv: words("cmdline"),
+        cwd: std::fs::read_link(proc.join("cwd")).unwrap_or_else(|_| "/".into()),
+        size: Size::new(80, 24).expect("80x24 is a size"),
+        labels: BTreeMap::new(),
+        task: None,
+        created: SystemTime::now(),
+        key: key.unwrap_or_default(),
+        state: RecordState::Running { pid: u32::try_from(entry.pid).unwrap_or(0) },
+    }
+}
+
+fn read_capped(path: &Path) -> Vec<u8> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    if let Ok(file) = std::fs::File::open(path) {
+        // What could not be read is missing from the record, which is a guess anyway.
+        let _ = file.take(PROC_MAX as u64).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use greenroom_keeper as keeper;
+
+    use super::*;
+
+    fn entry(id: u64, state: SessionState) -> SessionEntry {
+        SessionEntry { id: keeper::SessionId(id), pid: std::process::id() as i32, state }
+    }
+
+    #[test]
+    fn records_and_holdings_are_paired() {
+        let mut record = made_anew(&entry(1, SessionState::Running));
+        record.name = "mine".to_owned();
+        let mut over = record.clone();
+        over.id = SessionId(2);
+        let exited = SessionState::Exited(keeper::ExitStatus::Code(3));
+        let held = vec![(entry(1, exited), None), (entry(9, SessionState::Running), None)];
+        let known = known(vec![record, over], held);
+        let seen: Vec<_> = known.iter().map(|one| (one.record.id.0, one.status)).collect();
+        let code = greenroom_engine::process::ExitStatus::Code(3);
+        assert_eq!(seen, [(1, Some(code)), (2, None), (9, None)]);
+        assert_eq!(known[0].record.name, "mine");
+    }
+
+    #[test]
+    fn a_lost_record_is_made_from_the_process() {
+        let record = made_anew(&entry(7, SessionState::Running));
+        assert_eq!(record.name, "s7");
+        assert_eq!(record.cwd, std::env::current_dir().unwrap());
+        assert!(!record.argv.is_empty());
+    }
+}

@@ -1,0 +1,100 @@
+//! Between the engine's types and the wire's: one place, both ways.
+//!
+//! Text of sessions comes in as `Filtered` only; this room cannot reach any other.
+
+pub mod matcher;
+pub mod screen;
+pub mod signal;
+
+use greenroom_engine::id::ClientId;
+use greenroom_engine::journal::RecordingState;
+use greenroom_engine::process::ExitStatus;
+use greenroom_engine::session::{SessionInfo, SessionState};
+use greenroom_protocol::api::screen as wire_screen;
+use greenroom_protocol::api::session as wire;
+use greenroom_protocol::{Fault, FaultKind, Timestamp};
+use greenroom_term::Size;
+
+/// The wire's name of an attached client.
+pub fn client(client: ClientId) -> String {
+    format!("c{}", client.0)
+}
+
+pub fn size(size: Size) -> wire_screen::Size {
+    wire_screen::Size::new(size.cols(), size.rows())
+}
+
+/// A caller's size, if a terminal can have it.
+pub fn size_in(size: wire_screen::Size) -> Result<Size, Fault> {
+    Size::new(size.cols, size.rows).ok_or_else(|| {
+        let max = greenroom_term::MAX_SIDE;
+        Fault::new(
+            FaultKind::InvalidParams,
+            format!("invalid params: size {size} is not within 1x1 and {max}x{max}"),
+        )
+    })
+}
+
+pub fn exit(status: ExitStatus) -> wire::ExitStatus {
+    match status {
+        ExitStatus::Code(code) => wire::ExitStatus::code(code),
+        ExitStatus::Signal(number) => wire::ExitStatus::signal(signal::full_name(number)),
+        ExitStatus::Unknown => wire::ExitStatus::default(),
+    }
+}
+
+pub fn state(state: &SessionState) -> wire::SessionState {
+    match state {
+        SessionState::Starting => wire::SessionState::Starting,
+        SessionState::Running => wire::SessionState::Running,
+        SessionState::Exited { status: ExitStatus::Unknown, .. } => wire::SessionState::Lost,
+        SessionState::Exited { .. } => wire::SessionState::Exited,
+        SessionState::Failed { .. } => wire::SessionState::Failed,
+    }
+}
+
+/// A session as the wire describes it, with those attached to it.
+pub fn info(info: SessionInfo, clients: Vec<wire::ClientEntry>) -> wire::SessionInfo {
+    let SessionInfo { record, .. } = info;
+    let ended = match &info.state {
+        SessionState::Exited { at, status } => Some((*at, *status)),
+        _ => None,
+    };
+    let words = |words: &[std::ffi::OsString]| {
+        words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    };
+    wire::SessionInfo {
+        id: record.id.to_string(),
+        name: Some(record.name).filter(|name| *name != record.id.to_string()),
+        state: state(&info.state),
+        pid: info.pid,
+        command: words(&record.argv),
+        cwd: record.cwd.to_string_lossy().into_owned(),
+        branch: None,
+        size: size(record.size),
+        created_at: Timestamp::from_system(record.created),
+        started_at: Some(Timestamp::from_system(record.created)),
+        ended_at: ended.map(|(at, _)| Timestamp::from_system(at)),
+        exit: ended.map(|(_, status)| exit(status)),
+        title: info.title.map(|title| title.into_inner()),
+        task: record.task,
+        labels: record.labels,
+        seq: info.seq.0,
+        first_seq: info.first_seq.0,
+        last_output_at: info.last_output.map(Timestamp::from_system),
+        recording: recording(&info.recording),
+        clients,
+        size_owner: info.size_owner.map(client),
+        plugins: Vec::new(),
+        explain: None,
+    }
+}
+
+fn recording(state: &RecordingState) -> wire::Recording {
+    match state {
+        RecordingState::Recording => wire::Recording::On,
+        RecordingState::Paused { why, since } => {
+            wire::Recording::Paused { why: why.to_string(), since: Timestamp::from_system(*since) }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What every handler can reach: the engine, the store, the keeper, and the host's own registers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use greenroom_engine::Engine;
+use greenroom_keeper::KeeperHello;
+
+use crate::attach::Viewers;
+use crate::config::Config;
+use crate::keeper::Keeper;
+use crate::lifecycle::Life;
+use crate::methods::snapshot::Screens;
+use crate::methods::waits::Waits;
+use crate::paths::Paths;
+use crate::store::Storage;
+
+pub struct Host {
+    pub engine: Engine,
+    pub storage: Storage,
+    pub keeper: Arc<Keeper>,
+    pub hello: KeeperHello,
+    pub config: Config,
+    pub paths: Paths,
+    pub started: SystemTime,
+    pub life: Life,
+    pub waits: Waits,
+    pub viewers: Viewers,
+    pub screens: Screens,
+    pub counters: Counters,
+}
+
+/// Plain counts for `server.stats`.
+#[derive(Default)]
+pub struct Counters {
+    requests: AtomicU64,
+    connections: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Counters {
+    pub fn answered(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    pub fn refuse(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection as long as the guard lives.
+    pub fn connected(host: &Arc<Host>) -> Connected {
+        host.counters.connections.fetch_add(1, Ordering::Relaxed);
+        Connected(host.clone())
+    }
+}
+
+pub struct Connected(Arc<Host>);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.counters.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,441 @@
+//! The daemon's end of the keeper link.
+//!
+//! In: what the engine wants done to processes. Out: requests on the link, and their answers
+//! matched to whoever asked. One thread, `keeper-link`, does nothing but receive: the keeper stops
+//! listening to a daemon that does not. Deliberately absent: what a session is.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use greenroom_engine::SessionId;
+use greenroom_engine::journal::{RING_BYTES, RingFds};
+use greenroom_engine::process::{ExitStatus, Held, Member, ProcessError, Processes, Target, Wait};
+use greenroom_engine::spec::SessionSpec;
+use greenroom_keeper as keeper;
+use greenroom_keeper::tree::{self, Process};
+use greenroom_keeper::{KeeperEvent, KeeperHello, KeeperLink, LinkError, SessionEntry, SpawnSpec};
+use tokio::sync::{mpsc, oneshot};
+
+/// The keeper is one thread that never blocks: when it has not answered after this long it never will.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Exits on their way to the engine. The link's thread waits when it is full; the keeper then
+/// queues, and the engine drains this without waiting for anybody.
+const EXITS: usize = 256;
+
+const SIGKILL: i32 = 9;
+
+/// Somebody's session ended.
+pub type Exit = (SessionId, ExitStatus);
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeeperError {
+    #[error("cannot talk to the keeper: {0}")]
+    Link(#[from] LinkError),
+    #[error("the keeper has gone")]
+    Gone,
+    #[error("the keeper did not answer within {} s", PATIENCE.as_secs())]
+    Silent,
+    #[error("the keeper speaks version {found} of our language, this daemon version {known}")]
+    Version { found: u16, known: u16 },
+    #[error("the keeper cannot replace itself: {0}")]
+    Replace(String),
+    #[error("cannot start the thread of the keeper link: {0}")]
+    Thread(io::Error),
+}
+
+/// What the keeper held when this daemon started.
+pub struct Inheritance {
+    pub hello: KeeperHello,
+    pub sessions: Vec<(SessionEntry, Option<Held>)>,
+}
+
+/// The keeper, as the daemon sees it. Shared by reference.
+pub struct Keeper {
+    link: KeeperLink,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    spawning: HashMap<u64, oneshot::Sender<Result<Held, Refusal>>>,
+    signalling: HashMap<u64, VecDeque<oneshot::Sender<i32>>>,
+    replacing: Option<oneshot::Sender<Result<(), String>>>,
+    exited: HashMap<u64, ExitStatus>,
+    leaders: HashMap<u64, Process>,
+    /// Released while their program still lived: to be released again when it has ended.
+    unwanted: HashSet<u64>,
+    gone: bool,
+}
+
+struct Refusal {
+    step: &'static str,
+    errno: i32,
+}
+
+impl Keeper {
+    /// Greets the keeper and takes over what it holds. Blocks; runs before anything else does.
+    pub fn meet(link: KeeperLink) -> Result<(Keeper, Inheritance), KeeperError> {
+        link.hello()?;
+        let hello = loop {
+            match link.recv()?.ok_or(KeeperError::Gone)? {
+                KeeperEvent::Hello(hello) => break hello,
+                other => tracing::debug!(?other, "before the keeper's greeting"),
+            }
+        };
+        if hello.version != keeper::PROTOCOL_VERSION {
+            let known = keeper::PROTOCOL_VERSION;
+            return Err(KeeperError::Version { found: hello.version, known });
+        }
+        let keeper = Keeper { link, state: Mutex::default() };
+        let sessions = keeper.take_all()?;
+        Ok((keeper, Inheritance { hello, sessions }))
+    }
+
+    fn take_all(&self) -> Result<Vec<(SessionEntry, Option<Held>)>, KeeperError> {
+        self.link.list()?;
+        let mut entries: Vec<SessionEntry> = Vec::new();
+        loop {
+            match self.link.recv()?.ok_or(KeeperError::Gone)? {
+                KeeperEvent::Sessions { sessions, more } => {
+                    entries.extend(sessions);
+                    if !more {
+                        break;
+                    }
+                }
+                other => self.meanwhile(other),
+            }
+        }
+        let mut held: HashMap<u64, Held> = HashMap::new();
+        for ids in entries.chunks(keeper::MAX_TAKE) {
+            self.link.take(&ids.iter().map(|entry| entry.id).collect::<Vec<_>>())?;
+            loop {
+                match self.link.recv()?.ok_or(KeeperError::Gone)? {
+                    KeeperEvent::Taken { sessions } => {
+                        held.extend(sessions.into_iter().map(|(id, fds)| (id.0, hold(0, fds))));
+                        break;
+                    }
+                    other => self.meanwhile(other),
+                }
+            }
+        }
+        Ok(entries.into_iter().map(|entry| (entry, self.entered(entry, &mut held))).collect())
+    }
+
+    fn entered(&self, entry: SessionEntry, held: &mut HashMap<u64, Held>) -> Option<Held> {
+        let pid = u32::try_from(entry.pid).unwrap_or(0);
+        let mut state = self.state();
+        if let keeper::SessionState::Exited(status) = entry.state {
+            state.exited.insert(entry.id.0, exit_status(status));
+        } else if let Some(leader) = Process::of(entry.pid) {
+            state.leaders.insert(entry.id.0, leader);
+        }
+        held.remove(&entry.id.0).map(|held| Held { pid, ..held })
+    }
+
+    /// Answers to an earlier daemon's requests, and exits, that come between ours.
+    fn meanwhile(&self, event: KeeperEvent) {
+        match event {
+            KeeperEvent::Exited { id, status } => {
+                self.state().exited.insert(id.0, exit_status(status));
+            }
+            other => tracing::debug!(?other, "while taking sessions over"),
+        }
+    }
+
+    /// Starts the receiving thread. Exits come out of the receiver; it closes with the keeper.
+    pub fn listen(self: &Arc<Self>) -> Result<mpsc::Receiver<Exit>, KeeperError> {
+        let (exits, out) = mpsc::channel(EXITS);
+        let keeper = self.clone();
+        std::thread::Builder::new()
+            .name("keeper-link".to_owned())
+            .spawn(move || keeper.receive(&exits))
+            .map_err(KeeperError::Thread)?;
+        Ok(out)
+    }
+
+    fn receive(&self, exits: &mpsc::Sender<Exit>) {
+        loop {
+            match self.link.recv() {
+                Ok(Some(event)) => self.route(event, exits),
+                Ok(None) => break,
+                // One bad message says nothing about the next; a broken socket ends with `None`.
+                Err(LinkError::Io { step, source }) => {
+                    tracing::error!(step, error = %source, "the keeper link");
+                    break;
+                }
+                Err(error) => tracing::error!(%error, "a message from the keeper"),
+            }
+        }
+        let mut state = self.state();
+        // Whoever waits is answered by the drop of its sender.
+        *state = State { gone: true, ..State::default() };
+    }
+
+    fn route(&self, event: KeeperEvent, exits: &mpsc::Sender<Exit>) {
+        match event {
+            KeeperEvent::Spawned { id, pid, fds } => self.spawned(id.0, pid, fds),
+            KeeperEvent::SpawnFailed { id, step, errno } => {
+                let asked = self.state().spawning.remove(&id.0);
+                if let Some(reply) = asked {
+                    let _ = reply.send(Err(Refusal { step: step.name(), errno }));
+                }
+            }
+            KeeperEvent::Exited { id, status } => {
+                let status = exit_status(status);
+                let unwanted = self.state().unwanted.remove(&id.0);
+                self.state().exited.insert(id.0, status);
+                if unwanted {
+                    self.release_now(id.0);
+                } else {
+                    let _ = exits.blocking_send((SessionId(id.0), status));
+                }
+            }
+            KeeperEvent::Signalled { id, errno } => {
+                let asked = self.state().signalling.get_mut(&id.0).and_then(VecDeque::pop_front);
+                if let Some(reply) = asked {
+                    let _ = reply.send(errno);
+                }
+            }
+            KeeperEvent::Replaced { why_not } => {
+                let asked = self.state().replacing.take();
+                match asked {
+                    Some(reply) => drop(reply.send(why_not.map_or(Ok(()), Err))),
+                    None => tracing::warn!(?why_not, "the keeper's replacement"),
+                }
+            }
+            KeeperEvent::Unknown { kind } => tracing::debug!(kind, "a message of a newer keeper"),
+            other => tracing::debug!(?other, "unasked for"),
+        }
+    }
+
+    fn spawned(&self, id: u64, pid: i32, fds: keeper::SessionFds) {
+        // Looked up before anybody hears of it: the keeper has not reaped it yet.
+        let leader = Process::of(pid);
+        let mut state = self.state();
+        let asked = state.spawning.remove(&id);
+        state.leaders.extend(leader.map(|leader| (id, leader)));
+        drop(state);
+        let held = hold(u32::try_from(pid).unwrap_or(0), fds);
+        let unheard = match asked {
+            Some(reply) => reply.send(Ok(held)).is_err(),
+            None => true,
+        };
+        if unheard {
+            // Whoever asked was cancelled: nobody would ever look after this program.
+            tracing::warn!(session = id, pid, "a program started for nobody");
+            if let Some(leader) = leader {
+                let _ = tree::signal_tree(leader, None, SIGKILL);
+            }
+            self.release_now(id);
+        }
+    }
+
+    /// About to serve.
+    pub fn ready(&self) -> Result<(), KeeperError> {
+        Ok(self.link.ready()?)
+    }
+
+    /// The keeper will end everything that is left once this process is gone.
+    pub fn shutdown(&self) -> Result<(), KeeperError> {
+        Ok(self.link.shutdown()?)
+    }
+
+    /// Asks the keeper to become the program at `path`.
+    pub async fn replace(&self, path: &Path) -> Result<(), KeeperError> {
+        let (reply, answer) = oneshot::channel();
+        self.state().replacing = Some(reply);
+        self.link.replace(path)?;
+        match answered(answer).await? {
+            Ok(()) => Ok(()),
+            Err(why) => Err(KeeperError::Replace(why)),
+        }
+    }
+
+    /// One signal through the keeper, which knows that the process is still the same.
+    pub async fn signal_one(
+        &self,
+        id: SessionId,
+        signal: i32,
+        to: keeper::SignalTarget,
+    ) -> Result<(), ProcessError> {
+        let (reply, answer) = oneshot::channel();
+        {
+            // Under the lock, so that answers come in the order of the queue.
+            let mut state = self.state();
+            state.signalling.entry(id.0).or_default().push_back(reply);
+            let sent = self.link.signal(keeper::SessionId(id.0), signal, to);
+            sent.map_err(|error| ProcessError::Keeper(error.to_string()))?;
+        }
+        match answered(answer).await {
+            Ok(0) => Ok(()),
+            Ok(errno) => {
+                Err(ProcessError::Signal { id, source: io::Error::from_raw_os_error(errno) })
+            }
+            Err(error) => Err(ProcessError::Keeper(error.to_string())),
+        }
+    }
+
+    async fn signal_tree(&self, member: &Member, signal: i32) -> Result<(), ProcessError> {
+        let Some(leader) = self.leader(member) else { return Ok(()) };
+        let marker = marker(member);
+        let id = member.id;
+        let done =
+            tokio::task::spawn_blocking(move || tree::signal_tree(leader, Some(&marker), signal));
+        match done.await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(source)) => Err(ProcessError::Signal { id, source }),
+            Err(error) => Err(ProcessError::Signal { id, source: io::Error::other(error) }),
+        }
+    }
+
+    fn leader(&self, member: &Member) -> Option<Process> {
+        let known = self.state().leaders.get(&member.id.0).copied();
+        known.or_else(|| Process::of(i32::try_from(member.pid).ok()?))
+    }
+
+    fn release_now(&self, id: u64) {
+        {
+            let mut state = self.state();
+            if state.exited.remove(&id).is_none() {
+                state.unwanted.insert(id);
+            }
+            state.leaders.remove(&id);
+            state.signalling.remove(&id);
+        }
+        if let Err(error) = self.link.release(keeper::SessionId(id)) {
+            tracing::warn!(session = id, %error, "releasing a session");
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Processes for Keeper {
+    fn spawn<'a>(
+        &'a self,
+        id: SessionId,
+        spec: &'a SessionSpec,
+    ) -> Wait<'a, Result<Held, ProcessError>> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            {
+                let mut state = self.state();
+                if state.gone {
+                    return Err(ProcessError::Keeper(KeeperError::Gone.to_string()));
+                }
+                state.spawning.insert(id.0, reply);
+            }
+            let sent = self.link.spawn(keeper::SessionId(id.0), &spawn_spec(spec), None);
+            if let Err(error) = sent {
+                self.state().spawning.remove(&id.0);
+                return Err(ProcessError::Keeper(with_sources(&error)));
+            }
+            match answered(answer).await {
+                Ok(Ok(held)) => Ok(held),
+                Ok(Err(Refusal { step, errno })) => Err(ProcessError::Spawn {
+                    program: program(spec),
+                    step,
+                    source: io::Error::from_raw_os_error(errno),
+                }),
+                Err(error) => Err(ProcessError::Keeper(error.to_string())),
+            }
+        })
+    }
+
+    fn signal<'a>(
+        &'a self,
+        member: &'a Member,
+        target: Target,
+        signal: i32,
+    ) -> Wait<'a, Result<(), ProcessError>> {
+        Box::pin(async move {
+            match target {
+                Target::Leader => {
+                    self.signal_one(member.id, signal, keeper::SignalTarget::Leader).await
+                }
+                Target::Foreground => {
+                    self.signal_one(member.id, signal, keeper::SignalTarget::Foreground).await
+                }
+                Target::Tree => self.signal_tree(member, signal).await,
+            }
+        })
+    }
+
+    fn early_exit(&self, id: SessionId) -> Option<ExitStatus> {
+        self.state().exited.get(&id.0).copied()
+    }
+
+    fn alive<'a>(&'a self, member: &'a Member) -> Wait<'a, usize> {
+        Box::pin(async move {
+            let Some(leader) = self.leader(member) else { return 0 };
+            let marker = marker(member);
+            let count =
+                tokio::task::spawn_blocking(move || tree::tree_of(leader, Some(&marker)).len());
+            count.await.unwrap_or(0)
+        })
+    }
+
+    fn release(&self, id: SessionId) {
+        self.release_now(id.0);
+    }
+}
+
+async fn answered<T>(answer: oneshot::Receiver<T>) -> Result<T, KeeperError> {
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(_)) => Err(KeeperError::Gone),
+        Err(_) => Err(KeeperError::Silent),
+    }
+}
+
+fn hold(pid: u32, fds: keeper::SessionFds) -> Held {
+    let ring = RingFds { pipe_read: fds.pipe_read, pipe_write: fds.pipe_write, ring: fds.ring };
+    Held { pid, master: fds.master, ring }
+}
+
+pub fn exit_status(status: keeper::ExitStatus) -> ExitStatus {
+    match status {
+        keeper::ExitStatus::Code(code) => ExitStatus::Code(code),
+        keeper::ExitStatus::Signal { signo, .. } => ExitStatus::Signal(signo),
+    }
+}
+
+fn marker(member: &Member) -> Vec<u8> {
+    format!("GREENROOM_SESSION_KEY={}", member.key).into_bytes()
+}
+
+fn program(spec: &SessionSpec) -> String {
+    spec.argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn spawn_spec(spec: &SessionSpec) -> SpawnSpec {
+    let bytes = |text: &std::ffi::OsStr| text.as_bytes().to_vec();
+    SpawnSpec {
+        argv: spec.argv.iter().map(|arg| bytes(arg)).collect(),
+        env: spec.env.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+        cwd: bytes(spec.cwd.as_os_str()),
+        cols: spec.size.cols(),
+        rows: spec.size.rows(),
+        ring_bytes: u32::try_from(RING_BYTES).expect("a ring is less than 4 GiB"),
+        flags: 0,
+    }
+}
+
+/// The whole chain in one line: the link's errors keep the reason as their source.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        source = inner.source();
+    }
+    text
+}

@@ -1,0 +1,368 @@
+//! `session.export` and `session.replay`: the journal as a recording.
+//!
+//! An export comes in pages. Its cursor says where the last page stopped: the recording's start,
+//! the sequence number, how many things without length at that number were told already, and the
+//! time of the last line.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::str::FromStr;
+use std::time::{Duration, UNIX_EPOCH};
+
+use greenroom_engine::egress::{Egress, Raw, Sink};
+use greenroom_engine::journal::Item;
+use greenroom_engine::session::{Recording, SessionInfo};
+use greenroom_engine::transcript::Plain;
+use greenroom_engine::{EngineError, Seq};
+use greenroom_protocol::api::session::{
+    ExportFormat, ExportParams, ExportResult, ReplayParams, ReplayResult,
+};
+use greenroom_protocol::asciicast::{Event, Header, Writer};
+use greenroom_protocol::{Fault, FaultKind};
+use greenroom_term::Screen;
+
+use crate::convert;
+use crate::rpc::fault;
+use crate::rpc::router::Call;
+
+/// Text of a page when the caller does not say.
+const PAGE_BYTES: u64 = 1024 * 1024;
+/// As JSON within JSON a page can grow tenfold and must stay below the frame cap.
+const PAGE_MAX: u64 = 1024 * 1024;
+
+/// Where a page stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cursor {
+    start_ns: u64,
+    seq: u64,
+    told: u64,
+    last_us: u64,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}.{}", self.start_ns, self.seq, self.told, self.last_us)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Cursor, Fault> {
+        let numbers: Option<Vec<u64>> = text.split('.').map(|part| part.parse().ok()).collect();
+        match numbers.as_deref() {
+            Some([start_ns, seq, told, last_us]) => {
+                Ok(Cursor { start_ns: *start_ns, seq: *seq, told: *told, last_us: *last_us })
+            }
+            _ => Err(fault::invalid("the cursor is not one of ours")),
+        }
+    }
+}
+
+pub async fn export(call: Call, params: ExportParams) -> Result<ExportResult, Fault> {
+    let handle = call.session(&params.session)?;
+    let cursor = params.cursor.as_deref().map(str::parse).transpose()?;
+    let max = params.max_bytes.unwrap_or(PAGE_BYTES).clamp(1, PAGE_MAX) as usize;
+    let recording = handle.recording().await.map_err(fault::engine)?;
+    let info = handle.info();
+    let term = call.host.config.sessions.term.clone();
+    blocking(move || match params.format {
+        ExportFormat::AsciicastV3 => Casting::new(cursor, max).run(&recording, &info, &term),
+        ExportFormat::Text => text(&recording, cursor, max),
+    })
+    .await
+}
+
+/// One page of an asciicast.
+struct Casting {
+    cursor: Option<Cursor>,
+    max: usize,
+    writer: Writer,
+    out: String,
+    at: Cursor,
+    dropped: u64,
+    full: bool,
+}
+
+impl Casting {
+    fn new(cursor: Option<Cursor>, max: usize) -> Casting {
+        let writer = match &cursor {
+            Some(cursor) => Writer::resume(Duration::from_micros(cursor.last_us)),
+            None => Writer::new(),
+        };
+        let at = cursor.unwrap_or_default();
+        Casting { cursor, max, writer, out: String::new(), at, dropped: 0, full: false }
+    }
+
+    fn run(
+        mut self,
+        recording: &Recording,
+        info: &SessionInfo,
+        term: &str,
+    ) -> Result<ExportResult, EngineError> {
+        let mut header = self.cursor.is_none().then(|| header(info, term));
+        let mut here = (self.at.seq, 0);
+        recording.replay(&mut |item, bytes| {
+            let (seq, time_ns) = place(&item);
+            if let (Some(header), Item::Keyframe { size, time_ns, .. }) = (&mut header, &item) {
+                header.size = convert::size(*size);
+                header.timestamp = Some(time_ns / 1_000_000_000);
+            }
+            if let Some(header) = header.take() {
+                self.at.start_ns = time_ns;
+                self.out.push_str(&self.writer.header(&header));
+            }
+            if seq.0 != here.0 {
+                here = (seq.0, 0);
+            }
+            self.item(item, bytes.map(|bytes| bytes.into_inner()), &mut here.1);
+            if self.full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if let Some(header) = header {
+            self.out.push_str(&self.writer.header(&header));
+        }
+        self.at.seq -= self.writer.kept_back() as u64;
+        self.at.last_us = u64::try_from(self.writer.last().as_micros()).unwrap_or(u64::MAX);
+        let cursor = self.full.then(|| self.at.to_string());
+        Ok(ExportResult { data: self.out, cursor, dropped: self.dropped })
+    }
+
+    /// `passed` counts the things without length at this sequence number.
+    fn item(&mut self, item: Item<'_>, bytes: Option<&[u8]>, passed: &mut u64) {
+        let (seq, time_ns) = place(&item);
+        let at = Duration::from_nanos(time_ns.saturating_sub(self.at.start_ns));
+        if let Item::Output { .. } = item {
+            return self.output(seq, at, bytes.unwrap_or_default());
+        }
+        *passed += 1;
+        let told_before = match &self.cursor {
+            Some(cursor) => seq.0 < cursor.seq || (seq.0 == cursor.seq && *passed <= cursor.told),
+            None => false,
+        };
+        if told_before {
+            return;
+        }
+        let event = match item {
+            // The screen at the start of an empty recording says nothing.
+            Item::Keyframe { seq, .. } if seq.0 > 0 => {
+                self.writer.output(at, bytes.unwrap_or_default(), &mut self.out);
+                None
+            }
+            Item::Resize { size, .. } if seq.0 > 0 || *passed > 2 => {
+                Some(Event::Resize(convert::size(size)))
+            }
+            Item::Mark { text, .. } => Some(Event::Marker(text.to_owned())),
+            Item::Exit { code, signal, .. } => {
+                Some(Event::Exit(code.unwrap_or_else(|| signal.map_or(-1, |signal| 128 + signal))))
+            }
+            Item::Gap { from, to } => {
+                self.dropped += to.since(from);
+                Some(Event::Marker(format!("{} bytes are missing here", to.since(from))))
+            }
+            _ => None,
+        };
+        if let Some(event) = event {
+            self.writer.event(at, &event, &mut self.out);
+        }
+        self.at.seq = self.at.seq.max(seq.0);
+        self.at.told = *passed;
+        self.full = self.out.len() >= self.max;
+    }
+
+    fn output(&mut self, seq: Seq, at: Duration, bytes: &[u8]) {
+        let end = seq.0 + bytes.len() as u64;
+        let from = self.cursor.map_or(0, |cursor| cursor.seq);
+        if end <= from {
+            return;
+        }
+        let skip = usize::try_from(from.saturating_sub(seq.0)).unwrap_or(usize::MAX);
+        let room = self.max.saturating_sub(self.out.len()).max(1024);
+        let bytes = &bytes[skip.min(bytes.len())..];
+        let taken = &bytes[..bytes.len().min(room)];
+        self.writer.output(at, taken, &mut self.out);
+        self.at.seq = seq.0 + (skip + taken.len()) as u64;
+        self.at.told = 0;
+        self.full = taken.len() < bytes.len() || self.out.len() >= self.max;
+    }
+}
+
+fn header(info: &SessionInfo, term: &str) -> Header {
+    let words: Vec<String> =
+        info.record.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let created = info.record.created.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Header {
+        size: convert::size(info.record.size),
+        timestamp: Some(created.as_secs()),
+        command: Some(words.join(" ")),
+        title: info.title.as_ref().map(|title| title.get().clone()),
+        term: Some(term.to_owned()),
+        ..Header::default()
+    }
+}
+
+/// Where an item is, and when it was. A gap has no time of its own.
+fn place(item: &Item<'_>) -> (Seq, u64) {
+    match item {
+        Item::Keyframe { seq, time_ns, .. }
+        | Item::Output { seq, time_ns, .. }
+        | Item::Resize { seq, time_ns, .. }
+        | Item::Input { seq, time_ns, .. }
+        | Item::Mark { seq, time_ns, .. }
+        | Item::Exit { seq, time_ns, .. }
+        | Item::Reattached { seq, time_ns, .. }
+        | Item::NotesLost { seq, time_ns, .. } => (*seq, *time_ns),
+        Item::Gap { from, .. } => (*from, 0),
+    }
+}
+
+/// Output without escape sequences. Pages end at line ends, where no sequence is open.
+fn text(
+    recording: &Recording,
+    cursor: Option<Cursor>,
+    max: usize,
+) -> Result<ExportResult, EngineError> {
+    let from = cursor.unwrap_or_default().seq;
+    let mut plain = Plain::new();
+    let mut data = String::new();
+    let mut end = from;
+    let mut dropped = 0;
+    let mut full = false;
+    recording.replay(&mut |item, bytes| {
+        match (item, bytes) {
+            (Item::Output { seq, bytes: raw, .. }, Some(bytes)) => {
+                let skip = usize::try_from(from.saturating_sub(seq.0)).unwrap_or(usize::MAX);
+                let bytes = bytes.into_inner().get(skip..).unwrap_or_default();
+                let room = max.saturating_sub(data.len());
+                let stop = (bytes.len() > room)
+                    .then(|| bytes[room..].iter().position(|byte| *byte == b'\n'))
+                    .flatten()
+                    .map(|line| room + line + 1);
+                plain.feed(&bytes[..stop.unwrap_or(bytes.len())], &mut data);
+                full = stop.is_some();
+                if skip < raw.len() {
+                    end = seq.0 + (skip + stop.unwrap_or(bytes.len())) as u64;
+                }
+            }
+            (Item::Gap { from, to }, _) => dropped += to.since(from),
+            _ => {}
+        }
+        if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    let cursor = full.then(|| Cursor { seq: end, ..Cursor::default() }.to_string());
+    Ok(ExportResult { data, cursor, dropped })
+}
+
+pub async fn replay(call: Call, params: ReplayParams) -> Result<ReplayResult, Fault> {
+    let handle = call.session(&params.session)?;
+    if params.at_ms.is_some() && params.at_seq.is_some() {
+        return Err(fault::invalid("at_ms and at_seq cannot be given together"));
+    }
+    let recording = handle.recording().await.map_err(fault::engine)?;
+    let size = handle.info().record.size;
+    blocking(move || {
+        let mut seeking = Seeking::start(size, &params);
+        recording.replay(&mut |item, bytes| {
+            seeking.item(&item, bytes.map(|bytes| bytes.into_inner()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(seeking.result())
+    })
+    .await
+}
+
+/// A screen on its way to a moment of the past.
+struct Seeking<'a> {
+    params: &'a ReplayParams,
+    screen: Screen,
+    start_ns: Option<u64>,
+    at_ns: u64,
+    last_ns: u64,
+    seq: Seq,
+    arrived: bool,
+}
+
+impl Seeking<'_> {
+    fn start(size: greenroom_term::Size, params: &ReplayParams) -> Seeking<'_> {
+        Seeking {
+            params,
+            screen: Screen::new(size),
+            start_ns: None,
+            at_ns: 0,
+            last_ns: 0,
+            seq: Seq(0),
+            arrived: false,
+        }
+    }
+
+    fn item(&mut self, item: &Item<'_>, bytes: Option<&[u8]>) {
+        let (seq, time_ns) = place(item);
+        if time_ns > 0 {
+            self.start_ns.get_or_insert(time_ns);
+            self.last_ns = time_ns;
+        }
+        let start_ns = self.start_ns.unwrap_or(time_ns);
+        let late = self
+            .params
+            .at_ms
+            .is_some_and(|at| time_ns > start_ns.saturating_add(at.saturating_mul(1_000_000)));
+        let far = self.params.at_seq.is_some_and(|at| seq.0 >= at);
+        let first = matches!(item, Item::Keyframe { .. }) && self.seq.0 == 0;
+        self.arrived |= (late || far) && !first;
+        if self.arrived {
+            return;
+        }
+        match (item, bytes) {
+            (Item::Keyframe { size, .. }, Some(bytes)) => {
+                self.screen = Screen::restore(*size, bytes)
+            }
+            (Item::Output { .. }, Some(bytes)) => {
+                let room = self.params.at_seq.map_or(u64::MAX, |at| at - seq.0);
+                let taken = usize::try_from(room).unwrap_or(usize::MAX).min(bytes.len());
+                self.screen.feed(&bytes[..taken]);
+                self.seq = seq.plus(taken as u64);
+            }
+            (Item::Resize { size, .. }, _) => self.screen.resize(*size),
+            _ => {}
+        }
+        self.seq = self.seq.max(seq);
+        self.at_ns = time_ns.max(self.at_ns);
+    }
+
+    fn result(self) -> ReplayResult {
+        let start = self.start_ns.unwrap_or(0);
+        let ms = |ns: u64| ns.saturating_sub(start) / 1_000_000;
+        let frame = std::sync::Arc::new(self.screen.frame());
+        // Painted from filtered bytes; the picture passes the same gate once more.
+        let frame = Egress::new().pass(Sink::Api, Raw::new(frame));
+        ReplayResult {
+            snapshot: convert::screen::snapshot(&frame, self.seq, self.params.format, None),
+            at_ms: ms(self.at_ns),
+            duration_ms: ms(self.last_ns),
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
+) -> Result<T, Fault> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(fault::engine),
+        Err(error) => {
+            Err(Fault::new(FaultKind::Internal, format!("our bug: reading a recording: {error}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_read_back_as_written() {
+        let cursor = Cursor { start_ns: 1, seq: 2, told: 3, last_us: 4 };
+        assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
+        for wrong in ["", "1.2.3", "1.2.3.x", "1.2.3.4.5", "-1.2.3.4"] {
+            assert!(wrong.parse::<Cursor>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The handlers: params in, engine asked, result out. Each is thin; what they share is elsewhere.
+
+pub mod events;
+pub mod export;
+pub mod input;
+pub mod output;
+pub mod server;
+pub mod session;
+pub mod snapshot;
+pub mod transcript;
+pub mod waits;

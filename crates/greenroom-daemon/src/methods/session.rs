@@ -1,0 +1,237 @@
+//! `session.*`: starting, describing, changing and ending sessions.
+
+mod environment;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use greenroom_engine::session::{Ladder, SessionInfo};
+use greenroom_engine::{EngineError, SessionSpec};
+use greenroom_keeper as keeper;
+use greenroom_protocol::api::session as wire;
+use greenroom_protocol::api::session::{
+    CloseParams, CloseResult, CreateParams, CreateResult, InfoParams, KillParams, KillResult,
+    ListParams, ListResult, Listed, MarkParams, MarkResult, RenameParams, RenameResult,
+    ResizeParams, ResizeResult, SignalParams, SignalResult, SignalTarget,
+};
+use greenroom_protocol::{Fault, FaultKind};
+use serde_json::json;
+
+use crate::convert;
+use crate::events::about;
+use crate::host::Host;
+use crate::rpc::fault;
+use crate::rpc::router::Call;
+
+/// Labels of one session, and the length of each name and value: they are kept in memory and told
+/// in every list.
+const LABELS_MAX: usize = 64;
+const LABEL_BYTES: usize = 1024;
+
+/// A task's description.
+const TASK_BYTES: usize = 64 * 1024;
+
+/// A mark's label.
+const MARK_BYTES: usize = 1024;
+
+/// A session may be given at most this long to end by itself.
+const GRACE_MAX: Duration = Duration::from_secs(600);
+
+pub async fn create(call: Call, params: CreateParams) -> Result<CreateResult, Fault> {
+    if let Some(plugin) = params.asks_for() {
+        let message =
+            format!("cannot start a session with {plugin}: this host has no session plugins");
+        return Err(Fault::new(FaultKind::Unsupported, message));
+    }
+    let limits = environment::TimeLimits::of(&params);
+    let copy = environment::copy_of_output(&params)?;
+    let spec = spec(&call.host, params)?;
+    let handle = call.host.engine.create(spec).await.map_err(fault::engine)?;
+    limits.watch(&call.host, &handle);
+    if let Some(copy) = copy {
+        copy.follow(handle.clone());
+    }
+    let info = handle.info();
+    Ok(CreateResult {
+        session: info.record.id.to_string(),
+        name: Some(info.record.name).filter(|name| *name != info.record.id.to_string()),
+        pid: info.pid,
+    })
+}
+
+fn spec(host: &Host, params: CreateParams) -> Result<SessionSpec, Fault> {
+    check_labels(&params)?;
+    let env = environment::of(host, &params);
+    let size = match (params.size, params.rows, params.cols) {
+        (None, None, None) => {
+            let (cols, rows) = host.config.sessions.default_size;
+            greenroom_term::Size::new(cols, rows).ok_or_else(|| fault::invalid("size"))?
+        }
+        _ => convert::size_in(params.size())?,
+    };
+    let argv = match params.argv() {
+        Some(argv) => argv.into_iter().map(Into::into).collect(),
+        None => vec![environment::shell(host, &env)],
+    };
+    let cwd = match &params.cwd {
+        Some(cwd) => PathBuf::from(cwd),
+        None => env.get(std::ffi::OsStr::new("HOME")).map_or_else(|| "/".into(), PathBuf::from),
+    };
+    Ok(SessionSpec {
+        name: params.name,
+        argv,
+        cwd,
+        env,
+        size,
+        labels: params.labels,
+        task: params.task,
+    })
+}
+
+fn check_labels(params: &CreateParams) -> Result<(), Fault> {
+    if params.labels.len() > LABELS_MAX {
+        return Err(fault::invalid(format!("more than {LABELS_MAX} labels")));
+    }
+    if params.labels.iter().any(|(name, value)| name.len().max(value.len()) > LABEL_BYTES) {
+        return Err(fault::invalid(format!("a label longer than {LABEL_BYTES} bytes")));
+    }
+    if params.task.as_ref().is_some_and(|task| task.len() > TASK_BYTES) {
+        return Err(fault::invalid(format!("a task longer than {TASK_BYTES} bytes")));
+    }
+    Ok(())
+}
+
+pub async fn list(call: Call, params: ListParams) -> Result<ListResult, Fault> {
+    let host = &call.host;
+    let wanted = |info: &SessionInfo| {
+        let state = convert::state(&info.state);
+        let in_state = params
+            .state
+            .as_ref()
+            .is_none_or(|states| states.as_slice().iter().any(|wanted| wanted == state.word()));
+        let labels = &info.record.labels;
+        in_state && params.labels.iter().all(|(name, value)| labels.get(name) == Some(value))
+    };
+    let sessions = host
+        .engine
+        .list()
+        .into_iter()
+        .filter(wanted)
+        .map(|info| match params.detail {
+            false => Listed::Id(info.record.id.to_string()),
+            true => {
+                let clients = host.viewers.of(info.record.id);
+                Listed::Info(Box::new(convert::info(info, clients)))
+            }
+        })
+        .collect();
+    Ok(ListResult { sessions })
+}
+
+pub async fn info(call: Call, params: InfoParams) -> Result<wire::SessionInfo, Fault> {
+    let handle = call.session(&params.session)?;
+    let mut info = convert::info(handle.info(), call.host.viewers.of(handle.id()));
+    if params.explain {
+        info.explain = Some(json!({
+            "size": "the last client that typed owns it; without one the last size stays",
+            "limit_bytes": call.host.config.sessions.limit_bytes,
+        }));
+    }
+    Ok(info)
+}
+
+pub async fn resize(call: Call, params: ResizeParams) -> Result<ResizeResult, Fault> {
+    let size = greenroom_protocol::api::screen::Size::new(params.cols, params.rows);
+    let size = convert::size_in(size)?;
+    call.session(&params.session)?.resize(size).await.map_err(fault::engine)?;
+    Ok(ResizeResult { resized: true })
+}
+
+/// How a session is ended when its caller says so.
+pub fn ladder(host: &Host, signal: Option<i32>, grace_ms: Option<u64>) -> Ladder {
+    let grace = grace_ms.map_or(host.config.sessions.kill_grace, Duration::from_millis);
+    Ladder { signal, grace: grace.min(GRACE_MAX), ..Ladder::default() }
+}
+
+pub async fn kill(call: Call, params: KillParams) -> Result<KillResult, Fault> {
+    let handle = call.session(&params.session)?;
+    let signal = params.signal.as_ref().map(convert::signal::number).transpose()?;
+    let by = call.peer.client();
+    let data = json!({ "by": by, "signal": signal.map(convert::signal::full_name) });
+    if let Some(status) = handle.change().ended {
+        let exit = Some(convert::exit(status));
+        return Ok(KillResult { killed: true, exit, already_ended: true });
+    }
+    call.host.storage.log(about(handle.id(), "session.killed", data));
+    let status = handle.kill(ladder(&call.host, signal, params.grace_ms)).await;
+    let status = status.map_err(fault::engine)?;
+    Ok(KillResult { killed: true, exit: Some(convert::exit(status)), already_ended: false })
+}
+
+pub async fn close(call: Call, params: CloseParams) -> Result<CloseResult, Fault> {
+    let handle = call.session(&params.session)?;
+    if handle.change().ended.is_none() {
+        if params.if_ended {
+            return Err(fault::engine(EngineError::StillRunning { id: handle.id() }));
+        }
+        match handle.kill(ladder(&call.host, None, None)).await {
+            // It ended by itself in between: just as well.
+            Ok(_) | Err(EngineError::Ended { .. }) => {}
+            Err(error) => return Err(fault::engine(error)),
+        }
+    }
+    call.host.engine.remove(handle.id()).await.map_err(fault::engine)?;
+    call.host.screens.forget(handle.id());
+    Ok(CloseResult { closed: true })
+}
+
+pub async fn rename(call: Call, params: RenameParams) -> Result<RenameResult, Fault> {
+    let handle = call.session(&params.session)?;
+    call.host.engine.rename(handle.id(), &params.name).await.map_err(fault::engine)?;
+    Ok(RenameResult { renamed: true, session: handle.id().to_string(), name: params.name })
+}
+
+pub async fn signal(call: Call, params: SignalParams) -> Result<SignalResult, Fault> {
+    let handle = call.session(&params.session)?;
+    let number = convert::signal::number(&params.signal)?;
+    send_signal(&call, &handle, number, params.to).await?;
+    Ok(SignalResult { signalled: true })
+}
+
+pub async fn send_signal(
+    call: &Call,
+    handle: &greenroom_engine::SessionHandle,
+    number: i32,
+    to: SignalTarget,
+) -> Result<(), Fault> {
+    use greenroom_engine::process::Target;
+    let sent = match to {
+        SignalTarget::Leader => handle.signal(Target::Leader, number).await,
+        SignalTarget::Foreground => handle.signal(Target::Foreground, number).await,
+        SignalTarget::Group => {
+            if let greenroom_engine::SessionState::Exited { at, status } = handle.info().state {
+                let id = handle.id();
+                return Err(fault::engine(EngineError::Ended { verb: "signal", id, status, at }));
+            }
+            let group = keeper::SignalTarget::Group;
+            call.host.keeper.signal_one(handle.id(), number, group).await.map_err(Into::into)
+        }
+    };
+    sent.map_err(fault::engine)
+}
+
+pub async fn mark(call: Call, params: MarkParams) -> Result<MarkResult, Fault> {
+    let handle = call.session(&params.session)?;
+    let sequence = put_mark(&handle, params.label).await?;
+    Ok(MarkResult { marked: true, sequence })
+}
+
+pub async fn put_mark(
+    handle: &greenroom_engine::SessionHandle,
+    label: String,
+) -> Result<u64, Fault> {
+    if label.is_empty() || label.len() > MARK_BYTES {
+        return Err(fault::invalid(format!("a label has 1 to {MARK_BYTES} bytes")));
+    }
+    Ok(handle.mark(label).await.map_err(fault::engine)?.0)
+}

@@ -1,0 +1,171 @@
+//! What a new session gets besides its program: its environment, its shell, and two watchers the
+//! caller can ask for (a time limit, a copy of the output in a file).
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenroom_engine::SessionHandle;
+use greenroom_protocol::api::session::CreateParams;
+use greenroom_protocol::{Fault, FaultKind};
+
+use crate::host::Host;
+use crate::methods::output::Follow;
+use crate::rpc::fault;
+
+/// Variables that describe another terminal than the one the session gets.
+const OF_ANOTHER_TERMINAL: [&str; 16] = [
+    "COLUMNS",
+    "GREENROOM_SESSION",
+    "GREENROOM_SESSION_KEY",
+    "GREENROOM_SOCKET",
+    "KITTY_PID",
+    "KITTY_WINDOW_ID",
+    "LINES",
+    "STY",
+    "TERMCAP",
+    "TERM_PROGRAM",
+    "TERM_PROGRAM_VERSION",
+    "TERM_SESSION_ID",
+    "TMUX",
+    "TMUX_PANE",
+    "VTE_VERSION",
+    "WINDOWID",
+];
+
+/// The whole environment of a new session, except what the engine adds for its own.
+pub fn of(host: &Host, params: &CreateParams) -> BTreeMap<OsString, OsString> {
+    let pair = |(name, value): (&String, &String)| (name.into(), value.into());
+    let mut env: BTreeMap<OsString, OsString> = match (&params.inherit_env, params.clear_env) {
+        (_, true) => BTreeMap::new(),
+        (Some(callers), false) => callers.iter().map(pair).collect(),
+        (None, false) => std::env::vars_os().collect(),
+    };
+    for name in OF_ANOTHER_TERMINAL {
+        env.remove(OsStr::new(name));
+    }
+    env.insert("TERM".into(), host.config.sessions.term.clone().into());
+    env.insert("COLORTERM".into(), "truecolor".into());
+    env.insert("GREENROOM_SOCKET".into(), host.paths.socket().into());
+    env.extend(params.env.iter().map(pair));
+    env
+}
+
+/// The program of a session that names none.
+pub fn shell(host: &Host, env: &BTreeMap<OsString, OsString>) -> OsString {
+    let named = host.config.sessions.shell.clone().map(OsString::from);
+    let usual = || env.get(OsStr::new("SHELL")).filter(|shell| !shell.is_empty()).cloned();
+    named.or_else(usual).unwrap_or_else(|| "/bin/sh".into())
+}
+
+/// When a session ends although nobody asked for it.
+pub struct TimeLimits {
+    total: Option<Duration>,
+    idle: Option<Duration>,
+}
+
+impl TimeLimits {
+    pub fn of(params: &CreateParams) -> TimeLimits {
+        TimeLimits {
+            total: params.timeout_ms.map(Duration::from_millis),
+            idle: params.idle_timeout_ms.map(Duration::from_millis),
+        }
+    }
+
+    pub fn watch(self, host: &Arc<Host>, handle: &SessionHandle) {
+        if self.total.is_none() && self.idle.is_none() {
+            return;
+        }
+        let (host, handle) = (host.clone(), handle.clone());
+        tokio::spawn(async move {
+            if self.over(&handle).await {
+                tracing::info!(session = %handle.id(), "its time is up");
+                let ladder = super::ladder(&host, None, None);
+                if let Err(error) = handle.kill(ladder).await {
+                    tracing::debug!(session = %handle.id(), %error, "ending a session in time");
+                }
+            }
+        });
+    }
+
+    /// True when a limit was reached, false when the session ended first.
+    async fn over(&self, handle: &SessionHandle) -> bool {
+        let mut changes = handle.changes();
+        let total = self.total.and_then(|total| tokio::time::Instant::now().checked_add(total));
+        loop {
+            let change = *changes.borrow_and_update();
+            if change.ended.is_some() || change.closed {
+                return false;
+            }
+            let idle = self.idle.and_then(|idle| tokio::time::Instant::now().checked_add(idle));
+            let deadline = [total, idle].into_iter().flatten().min();
+            let time_is_up = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = time_is_up => return true,
+                changed = changes.changed() => if changed.is_err() { return false },
+            }
+        }
+    }
+}
+
+/// A file that gets a copy of the output.
+pub struct Copy {
+    file: File,
+}
+
+/// Opens the file before the session starts, so that a bad path starts nothing.
+pub fn copy_of_output(params: &CreateParams) -> Result<Option<Copy>, Fault> {
+    let Some(path) = &params.raw_transcript_path else {
+        if params.raw_transcript_append {
+            return Err(fault::invalid("raw_transcript_append needs raw_transcript_path"));
+        }
+        return Ok(None);
+    };
+    let mut options = OpenOptions::new();
+    options.append(true).mode(0o600);
+    if params.raw_transcript_append {
+        options.create(true)
+    } else {
+        options.create_new(true)
+    };
+    match options.open(path) {
+        Ok(file) => Ok(Some(Copy { file })),
+        Err(error) => {
+            let message = format!("cannot copy the output to {path}: {error}");
+            Err(Fault::new(FaultKind::Disk, message))
+        }
+    }
+}
+
+impl Copy {
+    pub fn follow(self, handle: SessionHandle) {
+        let Copy { mut file } = self;
+        tokio::spawn(async move {
+            let Ok(mut follow) = Follow::from(&handle, Some(0)).await else { return };
+            while let Some(piece) = follow.next().await {
+                let bytes = piece.bytes.clone();
+                let written = tokio::task::spawn_blocking(move || {
+                    let result = file.write_all(&bytes);
+                    (file, result)
+                });
+                match written.await {
+                    Ok((again, Ok(()))) => file = again,
+                    Ok((_, Err(error))) => {
+                        tracing::warn!(session = %handle.id(), %error, "copying output to a file");
+                        return;
+                    }
+                    Err(_) => return,
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,392 @@
+//! One connection: frames in, requests running side by side, answers by id.
+//!
+//! A request is begun on the connection's own task; most are done within that one step and are
+//! answered without another task. One that has to wait moves to a task of its own. What must not
+//! be left half done (everything above reading and typing) goes on when its caller is gone.
+//! `session.attach` ends this loop and hands the socket to `attach`.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use greenroom_protocol::frame::{FrameDecoder, FrameError};
+use greenroom_protocol::methods::Scope;
+use greenroom_protocol::rpc::{
+    self, CANCEL_METHOD, CancelParams, Incoming, Item, Message, Request,
+};
+use greenroom_protocol::{Fault, FaultKind, Id};
+use serde_json::value::RawValue;
+use tokio::net::UnixStream;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::attach;
+use crate::host::Host;
+use crate::rpc::outlet::Outlet;
+use crate::rpc::peer::{Caller, Peer};
+use crate::rpc::router::{self, Body, Call, Later};
+
+/// Requests of one connection at once; waits are the only ones that last.
+const IN_FLIGHT_MAX: usize = 256;
+
+/// Read at once: a burst of small requests, not a whole large one.
+const READ_BYTES: usize = 16 * 1024;
+
+/// A client that has sent its last request may still wait for answers this long.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Whoever asked for the daemon's end shall hear that it was heard.
+const STOPPING_ANSWERS: Duration = Duration::from_millis(100);
+
+/// Serves a connection until it ends.
+pub async fn serve(host: Arc<Host>, stream: UnixStream, caller: Caller) {
+    let stream = Arc::new(stream);
+    let outlet = Arc::new(Outlet::new(stream.clone()));
+    let peer = Arc::new(Peer::new(caller, outlet));
+    let call = Call { host, peer };
+    let mut conn = Conn {
+        flight: Arc::default(),
+        tasks: JoinSet::new(),
+        decoder: FrameDecoder::new(),
+        call: call.clone(),
+    };
+    let end = conn.run(&stream).await;
+    call.peer.close();
+    call.peer.outlet.close();
+    conn.tasks.abort_all();
+    if let End::Attach(attach) = end {
+        let rest = conn.decoder.into_rest();
+        attach::run(call.host, &stream, *attach, rest).await;
+    }
+}
+
+enum End {
+    Closed,
+    Attach(Box<attach::Attached>),
+}
+
+struct Conn {
+    call: Call,
+    flight: Arc<Flight>,
+    tasks: JoinSet<()>,
+    decoder: FrameDecoder,
+}
+
+/// What is in flight. Whoever takes an id out of it answers that id, so each is answered once.
+#[derive(Default)]
+struct Flight {
+    open: Mutex<HashMap<Id, Option<AbortHandle>>>,
+    landed: Notify,
+}
+
+impl Flight {
+    fn open(&self) -> MutexGuard<'_, HashMap<Id, Option<AbortHandle>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an id out; whoever gets `Some` has to answer it.
+    fn land(&self, id: &Id) -> Option<Option<AbortHandle>> {
+        let taken = self.open().remove(id);
+        self.landed.notify_waiters();
+        taken
+    }
+
+    /// Until nothing is left that goes on without its caller, such as an upgrade.
+    async fn detached_landed(&self) {
+        loop {
+            let landed = self.landed.notified();
+            if self.open().values().all(Option::is_some) {
+                return;
+            }
+            landed.await;
+        }
+    }
+}
+
+impl Conn {
+    async fn run(&mut self, stream: &UnixStream) -> End {
+        let mut buffer = vec![0; READ_BYTES];
+        let outlet = self.call.peer.outlet.clone();
+        let mut stopping = self.call.host.life.stopping();
+        loop {
+            while self.tasks.try_join_next().is_some() {}
+            tokio::select! {
+                biased;
+                ready = stream.readable(), if !outlet.is_full() => {
+                    if ready.is_err() {
+                        return End::Closed;
+                    }
+                    match stream.try_read(&mut buffer) {
+                        Ok(0) => return self.last_answers(stream).await,
+                        Ok(read) => {
+                            self.decoder.push(&buffer[..read]);
+                            if let Some(end) = self.frames().await {
+                                return end;
+                            }
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(_) => return End::Closed,
+                    }
+                }
+                _ = outlet.drive() => return End::Closed,
+                () = stopping.wait() => {
+                    let landed = self.flight.detached_landed();
+                    let _ = tokio::time::timeout(STOPPING_ANSWERS, landed).await;
+                    return End::Closed;
+                }
+            }
+        }
+    }
+
+    /// The client will send no more; what is in flight may still be answered.
+    async fn last_answers(&mut self, stream: &UnixStream) -> End {
+        if let Some(frame) = self.decoder.finish() {
+            let frame = frame.map(str::to_owned);
+            if let Some(end) = self.frame(frame).await {
+                return end;
+            }
+        }
+        let outlet = self.call.peer.outlet.clone();
+        let done = async {
+            while self.tasks.join_next().await.is_some() {}
+            while !outlet.is_empty() {
+                let _ = stream.writable().await;
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = done => {}
+            _ = outlet.drive() => {}
+            () = tokio::time::sleep(LAST_ANSWERS) => {}
+        }
+        End::Closed
+    }
+
+    async fn frames(&mut self) -> Option<End> {
+        loop {
+            // Frames borrow the decoder's buffer; a request is decoded before the next is cut.
+            let frame = match self.decoder.next()? {
+                Ok(text) => Ok(text.to_owned()),
+                Err(error) => Err(error),
+            };
+            if let Some(end) = self.frame(frame).await {
+                return Some(end);
+            }
+        }
+    }
+
+    async fn frame(&mut self, frame: Result<String, FrameError>) -> Option<End> {
+        if let Some(framing) = self.decoder.framing() {
+            self.call.peer.outlet.speak(framing);
+        }
+        let text = match frame {
+            Ok(text) => text,
+            Err(error) => {
+                let kind = match error {
+                    FrameError::TooLarge => FaultKind::TooLarge,
+                    _ => FaultKind::Parse,
+                };
+                self.refuse(&Id::Null, &Fault::new(kind, error.to_string()));
+                return error.is_fatal().then_some(End::Closed);
+            }
+        };
+        match rpc::parse(&text) {
+            Incoming::One(Ok(Message::Request(request))) if request.method == "session.attach" => {
+                return self.attach(&request).await;
+            }
+            Incoming::One(item) => self.one(item).await,
+            Incoming::Batch(items) => self.batch(items),
+        }
+        None
+    }
+
+    async fn attach(&mut self, request: &Request<'_>) -> Option<End> {
+        let begun = if self.flight.open().is_empty() {
+            attach::begin(&self.call, request.params).await
+        } else {
+            let message = "cannot attach on a connection with other requests in flight";
+            Err(Fault::new(FaultKind::Conflict, message))
+        };
+        self.call.host.counters.answered();
+        match begun.and_then(|attached| Ok((Body::of(&attached.result)?, attached))) {
+            Ok((body, attached)) => {
+                self.call.peer.outlet.reply(&request.id, &answer(&request.id, &Ok(body)));
+                Some(End::Attach(Box::new(attached)))
+            }
+            Err(fault) => {
+                self.refuse(&request.id, &fault);
+                None
+            }
+        }
+    }
+
+    async fn one(&mut self, item: Item<'_>) {
+        match item {
+            Err(rejected) => self.refuse(&rejected.id, &rejected.fault),
+            Ok(Message::Request(request)) => {
+                let work = router::call(self.call.clone(), &request.method, request.params);
+                self.request(request.id, &request.method, work).await;
+            }
+            Ok(Message::Notification(note)) if note.method == CANCEL_METHOD => {
+                self.cancel(note.params);
+            }
+            Ok(Message::Notification(note)) => {
+                // Nobody waits for an answer, so nobody is told of a fault either.
+                if let Ok(work) = router::call(self.call.clone(), &note.method, note.params) {
+                    self.tasks.spawn(async move { drop(work.await) });
+                }
+            }
+            // We ask clients nothing.
+            Ok(Message::Response(_)) => {}
+        }
+    }
+
+    async fn request(&mut self, id: Id, method: &str, work: Result<Later, Fault>) {
+        let mut work = match work {
+            Ok(work) => work,
+            Err(fault) => return self.refuse(&id, &fault),
+        };
+        if let Err(fault) = self.enter(&id) {
+            return self.refuse(&id, &fault);
+        }
+        let answering = Answering { flight: self.flight.clone(), call: self.call.clone(), id };
+        let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
+        match first {
+            Poll::Ready(outcome) => answering.with(outcome),
+            Poll::Pending => self.wait_for(answering, method, work),
+        }
+    }
+
+    fn wait_for(&mut self, answering: Answering, method: &str, work: Later) {
+        let id = answering.id.clone();
+        let scope = greenroom_protocol::methods::find(method).map_or(Scope::Admin, |row| row.scope);
+        let waiting = async move { answering.with(work.await) };
+        let handle = if scope <= Scope::Input {
+            self.tasks.spawn(waiting)
+        } else {
+            tokio::spawn(waiting).abort_handle()
+        };
+        if let Some(entry) = self.flight.open().get_mut(&id) {
+            *entry = (scope <= Scope::Input).then_some(handle);
+        }
+    }
+
+    fn enter(&self, id: &Id) -> Result<(), Fault> {
+        let mut flight = self.flight.open();
+        if flight.len() >= IN_FLIGHT_MAX {
+            let message = format!("{IN_FLIGHT_MAX} requests are in flight on this connection");
+            return Err(Fault::new(FaultKind::Busy, message));
+        }
+        if flight.contains_key(id) {
+            let message = format!("a request with the id {id} is in flight already");
+            return Err(Fault::new(FaultKind::InvalidRequest, message));
+        }
+        flight.insert(id.clone(), None);
+        Ok(())
+    }
+
+    fn cancel(&mut self, params: Option<&RawValue>) {
+        let Ok(CancelParams { id }) = rpc::params(params) else { return };
+        let taken = self.flight.land(&id);
+        if let Some(task) = taken {
+            if let Some(task) = task {
+                task.abort();
+            }
+            self.refuse(&id, &Fault::new(FaultKind::Cancelled, "cancelled by the client"));
+        }
+    }
+
+    /// Runs the items side by side and answers them all in one frame.
+    fn batch(&mut self, items: Vec<Item<'_>>) {
+        let mut answers: JoinSet<String> = JoinSet::new();
+        let mut texts = Vec::new();
+        for item in items {
+            match item {
+                Err(rejected) => texts.push(rpc::encode_fault(&rejected.id, &rejected.fault)),
+                Ok(Message::Request(request)) => {
+                    let work = router::call(self.call.clone(), &request.method, request.params);
+                    let id = request.id;
+                    answers.spawn(async move {
+                        let outcome = match work {
+                            Ok(work) => work.await,
+                            Err(fault) => Err(fault),
+                        };
+                        answer(&id, &outcome)
+                    });
+                }
+                Ok(Message::Notification(note)) if note.method == CANCEL_METHOD => {
+                    self.cancel(note.params);
+                }
+                Ok(Message::Notification(note)) => {
+                    if let Ok(work) = router::call(self.call.clone(), &note.method, note.params) {
+                        self.tasks.spawn(async move { drop(work.await) });
+                    }
+                }
+                Ok(Message::Response(_)) => {}
+            }
+        }
+        let call = self.call.clone();
+        self.tasks.spawn(async move {
+            while let Some(text) = answers.join_next().await {
+                texts.extend(text);
+                call.host.counters.answered();
+            }
+            if let Some(text) = rpc::encode_batch(&texts) {
+                call.peer.outlet.reply(&Id::Null, &text);
+            }
+        });
+    }
+
+    fn refuse(&self, id: &Id, fault: &Fault) {
+        self.call.host.counters.answered();
+        self.call.peer.outlet.reply(id, &rpc::encode_fault(id, fault));
+    }
+}
+
+/// The duty to answer one request. Dropped without an answer (a handler that panicked) it answers
+/// for itself.
+struct Answering {
+    flight: Arc<Flight>,
+    call: Call,
+    id: Id,
+}
+
+impl Answering {
+    fn with(self, outcome: Result<Body, Fault>) {
+        if self.flight.land(&self.id).is_some() {
+            self.call.host.counters.answered();
+            self.call.peer.outlet.reply(&self.id, &answer(&self.id, &outcome));
+        }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        if self.flight.land(&self.id).is_some() {
+            let fault =
+                Fault::new(FaultKind::Internal, "our bug: the request ended without an answer")
+                    .hint("greenroom logs shows more");
+            self.call.peer.outlet.reply(&self.id, &rpc::encode_fault(&self.id, &fault));
+        }
+    }
+}
+
+/// The text of an answer. Written by hand around the body, which may be shared and large.
+fn answer(id: &Id, outcome: &Result<Body, Fault>) -> String {
+    match outcome {
+        Err(fault) => rpc::encode_fault(id, fault),
+        Ok(Body(body)) => {
+            let id = serde_json::to_string(id).expect("an id is a number, a text or null");
+            let mut text = String::with_capacity(body.len() + id.len() + 40);
+            text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
+            text.push_str(&id);
+            text.push_str(",\"result\":");
+            text.push_str(body);
+            text.push('}');
+            text
+        }
+    }
+}

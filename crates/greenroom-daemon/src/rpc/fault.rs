@@ -1,0 +1,121 @@
+//! Every error that can leave through the API, as its wire fault, in one place.
+
+use std::io;
+
+use greenroom_engine::EngineError;
+use greenroom_engine::journal::JournalError;
+use greenroom_engine::process::ProcessError;
+use greenroom_engine::store::StoreError;
+use greenroom_engine::wait::WaitError;
+use greenroom_protocol::fault::Evidence;
+use greenroom_protocol::{Fault, FaultKind};
+
+use crate::convert;
+use crate::keeper::KeeperError;
+use crate::store::EventsError;
+
+/// A failure of the engine.
+pub fn engine(error: EngineError) -> Fault {
+    let message = error.to_string();
+    match error {
+        EngineError::NotFound { name, nearest } => {
+            let fault = Fault::unknown_session(&name);
+            match nearest {
+                Some(nearest) => {
+                    fault.hint(format!("did you mean {nearest}? greenroom ls lists them"))
+                }
+                None => fault,
+            }
+        }
+        EngineError::Ambiguous { candidates, .. } => {
+            Fault::new(FaultKind::Ambiguous, message).with("candidates", candidates)
+        }
+        EngineError::NameTaken { by, .. } => Fault::new(FaultKind::Conflict, message)
+            .hint(format!("choose another name, or rename it with greenroom rename {by} NAME")),
+        EngineError::BadName { .. } | EngineError::BadSpec(_) => {
+            Fault::new(FaultKind::InvalidParams, message)
+        }
+        EngineError::Process(error) => process(&error),
+        EngineError::Journal(error) => journal(&error),
+        EngineError::Store(error) => store(&error),
+        EngineError::Ended { id, status, .. } => Fault::new(FaultKind::SessionClosed, message)
+            .with("exit", serde_json::to_value(convert::exit(status)).unwrap_or_default())
+            .hint(format!("read its last screen with greenroom read {id}")),
+        EngineError::Gone { .. } => Fault::new(FaultKind::SessionClosed, message),
+        EngineError::Input { .. } | EngineError::NotReading { .. } => {
+            Fault::new(FaultKind::Busy, message)
+        }
+        EngineError::StillRunning { id } => Fault::new(FaultKind::Conflict, message)
+            .hint(format!("end it first with greenroom kill {id}")),
+        EngineError::WillNotDie { .. } => Fault::new(FaultKind::Unavailable, message),
+        EngineError::RemoveFiles { .. } => Fault::new(FaultKind::Disk, message),
+        EngineError::TooMany(_) => Fault::new(FaultKind::Busy, message)
+            .hint("end some with greenroom kill, or raise sessions.max in config.toml"),
+        EngineError::Panicked(_) => Fault::new(FaultKind::Internal, message),
+    }
+}
+
+fn process(error: &ProcessError) -> Fault {
+    let message = error.to_string();
+    match error {
+        ProcessError::Spawn { step, source, program } => {
+            let fault = Fault::new(FaultKind::SpawnFailed, message).with("step", *step);
+            match (*step, source.kind()) {
+                ("exec", io::ErrorKind::NotFound) => {
+                    fault.hint(format!("is {program} installed and in the PATH of the session?"))
+                }
+                _ => fault,
+            }
+        }
+        ProcessError::Signal { .. } => Fault::new(FaultKind::Conflict, message),
+        ProcessError::Keeper(_) => Fault::new(FaultKind::Unavailable, message),
+    }
+}
+
+fn journal(error: &JournalError) -> Fault {
+    Fault::new(FaultKind::Disk, error.to_string())
+}
+
+fn store(error: &StoreError) -> Fault {
+    Fault::new(FaultKind::Disk, error.to_string())
+}
+
+/// A failure of the event log.
+pub fn events(error: &EventsError) -> Fault {
+    Fault::new(FaultKind::Disk, error.to_string())
+}
+
+/// A failure of the keeper.
+pub fn keeper(error: &KeeperError) -> Fault {
+    let kind = match error {
+        KeeperError::Replace(_) => FaultKind::Conflict,
+        _ => FaultKind::Unavailable,
+    };
+    Fault::new(kind, error.to_string())
+}
+
+/// A wait that did not match.
+pub fn wait(error: WaitError, elapsed_ms: u64) -> Fault {
+    let message = error.to_string();
+    match error {
+        WaitError::Timeout(seen) => {
+            let evidence = Evidence {
+                last_text: seen.last_text.into_inner(),
+                nearest: seen.nearest.map(|line| line.into_inner()),
+                sequence: seen.seq.0,
+                elapsed_ms,
+            };
+            Fault::timeout(message, &evidence)
+        }
+        WaitError::Ended { id, status } => Fault::new(FaultKind::SessionClosed, message)
+            .with("exit", serde_json::to_value(convert::exit(status)).unwrap_or_default())
+            .hint(format!("read its last screen with greenroom read {id}")),
+        WaitError::Engine(error) => engine(error),
+        WaitError::Matcher(error) => convert::matcher::refused(&error),
+    }
+}
+
+/// A parameter that decodes and still makes no sense.
+pub fn invalid(why: impl std::fmt::Display) -> Fault {
+    Fault::new(FaultKind::InvalidParams, format!("invalid params: {why}"))
+}

@@ -1,0 +1,11 @@
+//! JSON-RPC on one connection, from bytes to a handler and back.
+//!
+//! `conn` reads frames and keeps what is in flight, `router` finds the row and the handler,
+//! `outlet` writes without ever blocking anybody, `peer` is what a handler knows of its caller,
+//! `fault` turns every room's errors into the wire's.
+
+pub mod conn;
+pub mod fault;
+pub mod outlet;
+pub mod peer;
+pub mod router;

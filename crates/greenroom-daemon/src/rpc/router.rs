@@ -1,0 +1,141 @@
+//! From a method's name to its handler: the row, the right to call it, the params, the call.
+//!
+//! Every surface comes through [`call`]; a row of the table without an arm here is a defect a test
+//! finds. Deliberately absent: what any method does, and `session.attach`, which takes over its
+//! connection and therefore begins in `conn`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use greenroom_engine::SessionHandle;
+use greenroom_protocol::methods::{self, Scope};
+use greenroom_protocol::rpc;
+use greenroom_protocol::{Fault, FaultKind};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::host::Host;
+use crate::methods::{events, export, input, output, server, session, snapshot, transcript, waits};
+use crate::rpc::fault;
+use crate::rpc::peer::Peer;
+
+/// A result as JSON text, maybe shared with other answers.
+#[derive(Clone, Debug)]
+pub struct Body(pub Arc<str>);
+
+impl Body {
+    pub fn of<R: Serialize>(result: &R) -> Result<Body, Fault> {
+        match serde_json::to_string(result) {
+            Ok(text) => Ok(Body(text.into())),
+            Err(error) => {
+                Err(Fault::new(FaultKind::Internal, format!("cannot write an answer: {error}")))
+            }
+        }
+    }
+}
+
+pub type Later = Pin<Box<dyn Future<Output = Result<Body, Fault>> + Send>>;
+
+/// One call: the host it is made to and the connection it came from.
+#[derive(Clone)]
+pub struct Call {
+    pub host: Arc<Host>,
+    pub peer: Arc<Peer>,
+}
+
+impl Call {
+    /// The session a caller named.
+    pub fn session(&self, text: &str) -> Result<SessionHandle, Fault> {
+        if let Some(handle) = self.peer.recent(text) {
+            return Ok(handle);
+        }
+        let handle = self.host.engine.find(text).map_err(fault::engine)?;
+        self.peer.remember(&handle);
+        Ok(handle)
+    }
+}
+
+/// May this caller call this method at all?
+pub fn admitted(call: &Call, method: &str) -> Result<Scope, Fault> {
+    let Some(row) = methods::find(method) else {
+        return Err(Fault::new(FaultKind::UnknownMethod, format!("unknown method: {method}"))
+            .with("method", method));
+    };
+    if !call.peer.caller.may(row.scope) {
+        let needed = serde_json::to_value(row.scope).unwrap_or_default();
+        return Err(Fault::new(
+            FaultKind::PermissionDenied,
+            format!("not allowed to call {method}"),
+        )
+        .with("method", method)
+        .with("required_permission", needed));
+    }
+    Ok(row.scope)
+}
+
+/// The work of one request, not begun.
+pub fn call(call: Call, method: &str, params: Option<&RawValue>) -> Result<Later, Fault> {
+    admitted(&call, method)?;
+    match method {
+        "server.hello" => serve(call, params, server::hello),
+        "server.capabilities" => serve(call, params, server::capabilities),
+        "server.set_notifications" => serve(call, params, output::set_notifications),
+        "server.subscribe" => serve(call, params, events::subscribe),
+        "server.unsubscribe" => serve(call, params, events::unsubscribe),
+        "server.stats" => serve(call, params, server::stats),
+        "server.shutdown" => serve(call, params, server::shutdown),
+        "server.upgrade" => serve(call, params, server::upgrade),
+        "server.schema" => serve(call, params, server::schema),
+        "session.create" => serve(call, params, session::create),
+        "session.list" => serve(call, params, session::list),
+        "session.info" => serve(call, params, session::info),
+        "session.input" => serve(call, params, input::input),
+        "session.wait" => serve(call, params, waits::wait),
+        "session.cancel_wait" => serve(call, params, waits::cancel_wait),
+        "session.snapshot" => raw(call, params, snapshot::snapshot),
+        "session.transcript" => serve(call, params, transcript::transcript),
+        "session.resize" => serve(call, params, session::resize),
+        "session.kill" => serve(call, params, session::kill),
+        "session.close" => serve(call, params, session::close),
+        "session.rename" => serve(call, params, session::rename),
+        "session.signal" => serve(call, params, session::signal),
+        "session.subscribe" => serve(call, params, output::subscribe),
+        "session.mark" => serve(call, params, session::mark),
+        "session.replay" => serve(call, params, export::replay),
+        "session.export" => serve(call, params, export::export),
+        "session.attach" => Err(Fault::new(
+            FaultKind::InvalidRequest,
+            "session.attach takes over its connection: call it alone, not in a batch",
+        )),
+        other => Err(Fault::new(FaultKind::Unsupported, format!("{other} is not served yet"))),
+    }
+}
+
+fn serve<P, R, F>(
+    call: Call,
+    params: Option<&RawValue>,
+    handler: impl FnOnce(Call, P) -> F,
+) -> Result<Later, Fault>
+where
+    P: DeserializeOwned,
+    R: Serialize,
+    F: Future<Output = Result<R, Fault>> + Send + 'static,
+{
+    let work = handler(call, rpc::params(params)?);
+    Ok(Box::pin(async move { Body::of(&work.await?) }))
+}
+
+/// A handler that writes its JSON itself.
+fn raw<P, F>(
+    call: Call,
+    params: Option<&RawValue>,
+    handler: impl FnOnce(Call, P) -> F,
+) -> Result<Later, Fault>
+where
+    P: DeserializeOwned,
+    F: Future<Output = Result<Body, Fault>> + Send + 'static,
+{
+    Ok(Box::pin(handler(call, rpc::params(params)?)))
+}

@@ -1,0 +1,245 @@
+//! The daemon from its first act to its exit code. Reads like a table of contents.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use greenroom_engine::journal::{Budget, JournalError, Limits, Spiller};
+use greenroom_engine::session::Ladder;
+use greenroom_engine::{Engine, EngineParts};
+use greenroom_keeper::{EXIT_SHUTDOWN, EXIT_UPGRADE, Inherited, KeeperHello, LinkError};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::adopt;
+use crate::attach::Viewers;
+use crate::config::{Config, ConfigError};
+use crate::events::{Facts, of_the_host};
+use crate::host::{Counters, Host};
+use crate::keeper::{Exit, Keeper, KeeperError};
+use crate::lifecycle::{Ending, Life};
+use crate::logs::{LogError, Logs};
+use crate::methods::snapshot::Screens;
+use crate::methods::waits::Waits;
+use crate::paths::{Paths, PathsError};
+use crate::socket::{self, SocketError};
+use crate::store::{Storage, StorageError};
+
+/// Exit code of a daemon that could not begin or lost its footing: restarted with back-off.
+const EXIT_FAILED: u8 = 1;
+
+/// Exit code after a SIGTERM, as a shell would say it. The keeper starts a successor, unless it was
+/// itself told to stop.
+const EXIT_STOPPED: i32 = 143;
+
+/// Two at least, so that one busy task never stops the other half of an echo.
+const WORKERS_MIN: usize = 2;
+/// More workers than this only take turns waking each other.
+const WORKERS_MAX: usize = 8;
+
+/// The last writes before the exit may take this long.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What `greenroom daemon` is told; the rest is in the environment and in two descriptors.
+#[derive(Clone, Debug, Default)]
+pub struct DaemonOptions {
+    /// Where everything lies, if not where the environment says.
+    pub paths: Option<Paths>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error("{0}")]
+    Link(#[from] LinkError),
+    #[error(transparent)]
+    Paths(#[from] PathsError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Keeper(#[from] KeeperError),
+    #[error("cannot start the journal: {0}")]
+    Journal(#[from] JournalError),
+    #[error("cannot start the runtime: {0}")]
+    Runtime(io::Error),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+/// `greenroom daemon`: takes over the process. Call it first in `main`, with one thread.
+pub fn run(options: DaemonOptions) -> ExitCode {
+    let inherited = match greenroom_keeper::inherited() {
+        Ok(inherited) => inherited,
+        Err(error) => return failed(&RunError::Link(error)),
+    };
+    match begin(options, inherited) {
+        Ok(code) => code,
+        Err(error) => failed(&error),
+    }
+}
+
+/// The keeper shows this to whoever started the host.
+#[expect(clippy::print_stderr, reason = "there may be no log yet, and stderr is the keeper's")]
+fn failed(error: &RunError) -> ExitCode {
+    tracing::error!(%error, "the daemon ends");
+    eprintln!("{error}");
+    ExitCode::from(EXIT_FAILED)
+}
+
+fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunError> {
+    let began = Instant::now();
+    let paths = match options.paths {
+        Some(paths) => paths,
+        None => Paths::from_env()?,
+    };
+    paths.prepare()?;
+    let (keeper, inheritance) = Keeper::meet(inherited.link)?;
+    let config = configured(&paths, &inheritance.hello)?;
+    let logs = Logs::start(&paths.daemon_log(), &config.log)?;
+    let (storage, records) = Storage::open(&paths.database(), config.events.keep)?;
+    let known = adopt::known(records, inheritance.sessions);
+    storage.skip_ids(known.iter().map(|one| one.record.id.0).max().unwrap_or(0));
+
+    let runtime = runtime()?;
+    let code = runtime.block_on(async {
+        let keeper = Arc::new(keeper);
+        let exits = keeper.listen()?;
+        let engine = engine(&keeper, &storage, &config, &paths)?;
+        let sessions = known.len();
+        engine.adopt(known);
+        let host = Arc::new(Host {
+            engine,
+            storage,
+            keeper,
+            hello: inheritance.hello,
+            config,
+            paths,
+            started: SystemTime::now(),
+            life: Life::default(),
+            waits: Waits::default(),
+            viewers: Viewers::default(),
+            screens: Screens::default(),
+            counters: Counters::default(),
+        });
+        tokio::spawn(watch_exits(host.clone(), exits));
+        tokio::spawn(watch_signals(host.clone()));
+        announce(&host, sessions, began);
+        host.keeper.ready()?;
+        socket::accept(host.clone(), inherited.listener).await?;
+        Ok::<ExitCode, RunError>(farewell(&host).await)
+    });
+    runtime.shutdown_background();
+    logs.flush();
+    code
+}
+
+/// A broken file keeps a host from starting, but not from coming back: sessions wait for it.
+fn configured(paths: &Paths, hello: &KeeperHello) -> Result<Config, RunError> {
+    match Config::load(&paths.config_file()) {
+        Err(error) if hello.daemon_starts > 1 => {
+            failed(&RunError::Config(error));
+            Ok(Config::default())
+        }
+        other => Ok(other?),
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.clamp(WORKERS_MIN, WORKERS_MAX))
+        .thread_name("worker")
+        .enable_all()
+        .build()
+        .map_err(RunError::Runtime)
+}
+
+fn engine(
+    keeper: &Arc<Keeper>,
+    storage: &Storage,
+    config: &Config,
+    paths: &Paths,
+) -> Result<Engine, RunError> {
+    let budget = Budget { total_bytes: config.sessions.total_bytes };
+    let limits = Limits { session_bytes: config.sessions.limit_bytes, ..Limits::default() };
+    Ok(Engine::new(EngineParts {
+        processes: keeper.clone(),
+        store: Arc::new(storage.clone()),
+        events: Arc::new(Facts::new(storage.clone())),
+        dir: paths.sessions(),
+        limits,
+        spiller: Spiller::start(budget)?,
+        max_running: config.sessions.max,
+    }))
+}
+
+fn announce(host: &Host, sessions: usize, began: Instant) {
+    let pid = std::process::id();
+    let version = env!("CARGO_PKG_VERSION");
+    let restart = host.hello.daemon_starts > 1;
+    tracing::info!(pid, version, restart, sessions, "serving");
+    let data = json!({ "pid": pid, "version": version, "restart": restart, "sessions": sessions });
+    host.storage.log(of_the_host("daemon.started", data));
+    if let Some(last) = host.hello.last_exit.filter(|_| restart) {
+        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let last = format!("{} after {} ms", last.status, last.lived_ms);
+        let data =
+            json!({ "pid": pid, "last_exit": last, "sessions": sessions, "took_ms": took_ms });
+        host.storage.log(of_the_host("daemon.restarted", data));
+    }
+}
+
+async fn watch_exits(host: Arc<Host>, mut exits: mpsc::Receiver<Exit>) {
+    while let Some((id, status)) = exits.recv().await {
+        host.engine.exited(id, status).await;
+    }
+    host.life.end(Ending::Orphaned);
+}
+
+async fn watch_signals(host: Arc<Host>) {
+    let streams =
+        [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    let [Ok(mut term), Ok(mut int), Ok(mut hup)] = streams else {
+        tracing::error!("cannot watch for signals");
+        return;
+    };
+    loop {
+        tokio::select! {
+            _ = term.recv() => drop(host.life.end(Ending::Stop)),
+            // The keeper in the foreground is the one to be interrupted; it tells us.
+            _ = int.recv() => {}
+            _ = hup.recv() => {}
+        }
+    }
+}
+
+/// Everything after the last connection was accepted.
+async fn farewell(host: &Arc<Host>) -> ExitCode {
+    let ending = host.life.ending().unwrap_or(Ending::Stop);
+    tracing::info!(?ending, "stopping");
+    host.storage.log(of_the_host("daemon.stopping", json!({ "why": format!("{ending:?}") })));
+    if let Ending::Shutdown { grace } = ending {
+        host.engine.end_all(Ladder { grace, ..Ladder::default() }).await;
+        if let Err(error) = host.keeper.shutdown() {
+            tracing::warn!(%error, "telling the keeper to end");
+        }
+    }
+    let last_writes = async {
+        host.engine.flush().await;
+        host.storage.flush().await;
+    };
+    if tokio::time::timeout(FAREWELL, last_writes).await.is_err() {
+        tracing::warn!("the last writes took too long; the rings keep what is missing");
+    }
+    let code = match ending {
+        Ending::Shutdown { .. } | Ending::Orphaned => EXIT_SHUTDOWN,
+        Ending::Upgrade => EXIT_UPGRADE,
+        Ending::Stop => EXIT_STOPPED,
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(EXIT_FAILED))
+}

@@ -1,0 +1,129 @@
+//! The accept loop on the socket the keeper listens on.
+//!
+//! In: connections of our own user (the kernel says whose they are). Out: one task each. An error
+//! of `accept` is either about that one connection (go on), about a shortage (pause), or about the
+//! socket itself (end, and be restarted).
+
+use std::io;
+use std::os::unix::net::UnixListener as StdListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use greenroom_protocol::{Fault, FaultKind, Id, rpc};
+use rustix::io::Errno;
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::host::{Counters, Host};
+use crate::rpc::conn;
+use crate::rpc::peer::Caller;
+
+/// Connections at once. Each may hold a few queues; a runaway script must not hold them all.
+const CONNECTIONS_MAX: u64 = 4096;
+
+/// Out of descriptors or memory: others must end something first.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot accept connections: {0}")]
+pub struct SocketError(io::Error);
+
+/// Accepts until the daemon ends.
+pub async fn accept(host: Arc<Host>, listener: StdListener) -> Result<(), SocketError> {
+    listener.set_nonblocking(true).map_err(SocketError)?;
+    let listener = UnixListener::from_std(listener).map_err(SocketError)?;
+    let mut stopping = host.life.stopping();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopping.wait() => return Ok(()),
+        };
+        match accepted {
+            Ok((stream, _)) => admit(&host, stream),
+            Err(error) => match class(&error) {
+                Trouble::Passing => {}
+                Trouble::Shortage => {
+                    tracing::warn!(%error, "accepting a connection");
+                    tokio::time::sleep(SHORTAGE_PAUSE).await;
+                }
+                Trouble::Fatal => return Err(SocketError(error)),
+            },
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Trouble {
+    /// That one connection broke before we had it.
+    Passing,
+    Shortage,
+    /// The socket itself is no good.
+    Fatal,
+}
+
+fn class(error: &io::Error) -> Trouble {
+    match Errno::from_io_error(error) {
+        Some(Errno::CONNABORTED | Errno::INTR | Errno::AGAIN | Errno::PROTO | Errno::PERM) => {
+            Trouble::Passing
+        }
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Trouble::Shortage,
+        _ => Trouble::Fatal,
+    }
+}
+
+fn admit(host: &Arc<Host>, stream: UnixStream) {
+    let caller = match stream.peer_cred() {
+        Ok(peer) if peer.uid() == rustix::process::geteuid().as_raw() => {
+            Caller::of_our_user(peer.pid().and_then(|pid| u32::try_from(pid).ok()))
+        }
+        Ok(peer) => {
+            tracing::warn!(uid = peer.uid(), "a connection of another user was refused");
+            return refuse(
+                host,
+                &stream,
+                FaultKind::PermissionDenied,
+                "this host belongs to another user",
+            );
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a connection of nobody knows whom was refused");
+            return refuse(
+                host,
+                &stream,
+                FaultKind::PermissionDenied,
+                "the kernel does not say who is calling",
+            );
+        }
+    };
+    if host.counters.connections() >= CONNECTIONS_MAX {
+        return refuse(host, &stream, FaultKind::Busy, "the host has too many connections");
+    }
+    let connected = Counters::connected(host);
+    let host = host.clone();
+    tokio::spawn(async move {
+        conn::serve(host, stream, caller).await;
+        drop(connected);
+    });
+}
+
+/// One line and the end; a client that speaks the other framing sees the end only.
+fn refuse(host: &Arc<Host>, stream: &UnixStream, kind: FaultKind, why: &str) {
+    host.counters.refuse();
+    let mut line = rpc::encode_fault(&Id::Null, &Fault::new(kind, why));
+    line.push('\n');
+    let _ = stream.try_write(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_accept_are_told_apart() {
+        let of = |errno: Errno| class(&errno.into());
+        assert_eq!(of(Errno::CONNABORTED), Trouble::Passing);
+        assert_eq!(of(Errno::MFILE), Trouble::Shortage);
+        assert_eq!(of(Errno::NOMEM), Trouble::Shortage);
+        assert_eq!(of(Errno::BADF), Trouble::Fatal);
+        assert_eq!(class(&io::Error::other("?")), Trouble::Fatal);
+    }
+}

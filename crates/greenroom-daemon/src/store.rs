@@ -1,0 +1,309 @@
+//! Records and events in SQLite, behind one thread.
+//!
+//! In: records to keep, events to number. Out: the same records at the next start, events by page
+//! and, once they are in the file, live. One thread named `store` has the connection; what waits
+//! for it goes into one transaction together. Deliberately absent: environment of sessions, their
+//! text, and any decision about them.
+
+mod records;
+mod rows;
+mod schema;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use greenroom_engine::SessionId;
+use greenroom_engine::process::Wait;
+use greenroom_engine::store::{SessionRecord, Store, StoreError};
+use greenroom_protocol::Timestamp;
+use greenroom_protocol::api::event::Event;
+use rusqlite::Connection;
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+pub use rows::{NewEvent, Page, Query};
+pub use schema::StorageError;
+
+/// Commands waiting for the thread: events of hundreds of sessions that start at once.
+const QUEUE: usize = 8192;
+
+/// Commands in one transaction; more wait for the next.
+const BATCH: usize = 512;
+
+/// Live events a subscriber may be behind before it reads them from the file instead.
+const LIVE: usize = 1024;
+
+/// Rows beyond the limit that may gather before the oldest are dropped.
+const PRUNE_EVERY: u64 = 1000;
+
+/// The handle. Cheap to clone.
+#[derive(Clone)]
+pub struct Storage {
+    queue: mpsc::Sender<Command>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    last_id: AtomicU64,
+    /// Events that found the queue full or the disk unwilling, not yet told.
+    lost: AtomicU64,
+    /// The same since the start.
+    lost_ever: AtomicU64,
+    newest: AtomicU64,
+    live: broadcast::Sender<Arc<Event>>,
+}
+
+enum Command {
+    Save(Box<SessionRecord>, oneshot::Sender<Outcome>),
+    Remove(SessionId, oneshot::Sender<Outcome>),
+    Event(NewEvent),
+    Page(Query, oneshot::Sender<rusqlite::Result<Page>>),
+    Flush(oneshot::Sender<()>),
+}
+
+type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+/// The thread is gone: only while the process ends.
+#[derive(Debug, thiserror::Error)]
+#[error("the store has stopped")]
+struct Stopped;
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the event log: {0}")]
+pub struct EventsError(Box<dyn std::error::Error + Send + Sync>);
+
+impl Storage {
+    /// Opens the file, starts the thread, and gives back every record in it.
+    pub fn open(path: &Path, keep: u64) -> Result<(Storage, Vec<SessionRecord>), StorageError> {
+        let connection = schema::open(path)?;
+        let read = |source| StorageError::Sql { path: path.to_owned(), step: "read", source };
+        let known = records::load_all(&connection).map_err(read)?;
+        let shared = Arc::new(Shared {
+            last_id: AtomicU64::new(records::last_id(&connection).map_err(read)?),
+            lost: AtomicU64::new(0),
+            lost_ever: AtomicU64::new(0),
+            newest: AtomicU64::new(rows::newest(&connection).map_err(read)?),
+            live: broadcast::Sender::new(LIVE),
+        });
+        let (queue, commands) = mpsc::channel(QUEUE);
+        let worker = Worker { connection, shared: shared.clone(), keep, since_prune: PRUNE_EVERY };
+        std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || worker.run(commands))
+            .map_err(StorageError::Thread)?;
+        Ok((Storage { queue, shared }, known))
+    }
+
+    /// Never gives out `id` or one before it.
+    pub fn skip_ids(&self, id: u64) {
+        self.shared.last_id.fetch_max(id, Ordering::Relaxed);
+    }
+
+    /// Puts an event into the log without waiting; one that finds no room is counted.
+    pub fn log(&self, event: NewEvent) {
+        if self.queue.try_send(Command::Event(event)).is_err() {
+            self.shared.lose(1);
+        }
+    }
+
+    pub async fn page(&self, query: Query) -> Result<Page, EventsError> {
+        let (reply, answer) = oneshot::channel();
+        self.queue
+            .send(Command::Page(query, reply))
+            .await
+            .map_err(|_| EventsError(Stopped.into()))?;
+        match answer.await {
+            Ok(Ok(page)) => Ok(page),
+            Ok(Err(error)) => Err(EventsError(error.into())),
+            Err(_) => Err(EventsError(Stopped.into())),
+        }
+    }
+
+    /// Events from now on, each after it is in the file.
+    pub fn live(&self) -> broadcast::Receiver<Arc<Event>> {
+        self.shared.live.subscribe()
+    }
+
+    pub fn newest_event(&self) -> u64 {
+        self.shared.newest.load(Ordering::Acquire)
+    }
+
+    pub fn lost_events(&self) -> u64 {
+        self.shared.lost_ever.load(Ordering::Relaxed)
+    }
+
+    /// Everything sent before is in the file when this returns.
+    pub async fn flush(&self) {
+        let (reply, done) = oneshot::channel();
+        if self.queue.send(Command::Flush(reply)).await.is_ok() {
+            let _ = done.await;
+        }
+    }
+
+    async fn ask(
+        &self,
+        id: SessionId,
+        step: &'static str,
+        command: impl FnOnce(oneshot::Sender<Outcome>) -> Command,
+    ) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.queue.send(command(reply)).await.is_ok();
+        let outcome = match answer.await {
+            Ok(outcome) if sent => outcome,
+            _ => Err(Stopped.into()),
+        };
+        outcome.map_err(|source| StoreError { id, step, source })
+    }
+}
+
+impl Store for Storage {
+    /// Counted in memory: `save` makes it last, and an id never saved was never seen.
+    fn next_id(&self) -> Wait<'_, Result<SessionId, StoreError>> {
+        let id = self.shared.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        Box::pin(std::future::ready(Ok(SessionId(id))))
+    }
+
+    fn save(&self, record: SessionRecord) -> Wait<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.ask(record.id, "save", |reply| Command::Save(Box::new(record), reply)).await
+        })
+    }
+
+    fn remove(&self, id: SessionId) -> Wait<'_, Result<(), StoreError>> {
+        Box::pin(self.ask(id, "remove", move |reply| Command::Remove(id, reply)))
+    }
+}
+
+impl Shared {
+    fn lose(&self, count: u64) {
+        self.lost.fetch_add(count, Ordering::Relaxed);
+        self.lost_ever.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+struct Worker {
+    connection: Connection,
+    shared: Arc<Shared>,
+    keep: u64,
+    since_prune: u64,
+}
+
+/// What to tell once the transaction stands.
+enum Told {
+    Outcome(oneshot::Sender<Outcome>, Outcome),
+    Event(Event),
+    Page(oneshot::Sender<rusqlite::Result<Page>>, rusqlite::Result<Page>),
+    Flushed(oneshot::Sender<()>),
+}
+
+impl Worker {
+    fn run(mut self, mut commands: mpsc::Receiver<Command>) {
+        while let Some(first) = commands.blocking_recv() {
+            let mut batch = vec![first];
+            while batch.len() < BATCH
+                && let Ok(next) = commands.try_recv()
+            {
+                batch.push(next);
+            }
+            self.serve(batch);
+        }
+    }
+
+    fn serve(&mut self, batch: Vec<Command>) {
+        let writes = batch.iter().any(|c| !matches!(c, Command::Page(..) | Command::Flush(_)));
+        let begun = if writes { self.connection.execute_batch("BEGIN") } else { Ok(()) };
+        let mut told: Vec<Told> = batch.into_iter().filter_map(|c| self.one(c)).collect();
+        if writes {
+            told.extend(self.note_losses());
+            self.prune(&told);
+        }
+        let stands = begun
+            .and_then(|()| if writes { self.connection.execute_batch("COMMIT") } else { Ok(()) });
+        if let Err(error) = &stands {
+            tracing::error!(%error, "writing the database");
+            // Ends a transaction that is still open; fails when there is none, which is fine.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        for one in told {
+            self.tell(one, stands.as_ref().err().map(ToString::to_string));
+        }
+    }
+
+    fn one(&mut self, command: Command) -> Option<Told> {
+        Some(match command {
+            Command::Save(record, reply) => {
+                Told::Outcome(reply, boxed(records::save(&self.connection, &record)))
+            }
+            Command::Remove(id, reply) => {
+                Told::Outcome(reply, boxed(records::remove(&self.connection, id)))
+            }
+            Command::Page(query, reply) => Told::Page(reply, rows::page(&self.connection, &query)),
+            Command::Flush(reply) => Told::Flushed(reply),
+            Command::Event(event) => return self.insert(event),
+        })
+    }
+
+    fn insert(&mut self, event: NewEvent) -> Option<Told> {
+        match rows::insert(&self.connection, event) {
+            Ok(event) => Some(Told::Event(event)),
+            Err(error) => {
+                tracing::warn!(%error, "logging an event");
+                self.shared.lose(1);
+                None
+            }
+        }
+    }
+
+    /// A gap in the log is an event of its own.
+    fn note_losses(&mut self) -> Option<Told> {
+        let count = self.shared.lost.swap(0, Ordering::Relaxed);
+        if count == 0 {
+            return None;
+        }
+        let note = NewEvent {
+            time: Timestamp::from_system(std::time::SystemTime::now()),
+            kind: "events.dropped",
+            session: None,
+            data: serde_json::json!({ "count": count }),
+        };
+        match rows::insert(&self.connection, note) {
+            Ok(event) => Some(Told::Event(event)),
+            Err(_) => {
+                self.shared.lost.fetch_add(count, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    fn prune(&mut self, told: &[Told]) {
+        self.since_prune += told.iter().filter(|one| matches!(one, Told::Event(_))).count() as u64;
+        if self.since_prune >= PRUNE_EVERY {
+            self.since_prune = 0;
+            if let Err(error) = rows::prune(&self.connection, self.keep) {
+                tracing::warn!(%error, "dropping old events");
+            }
+        }
+    }
+
+    fn tell(&self, told: Told, failed: Option<String>) {
+        match (told, failed) {
+            (Told::Outcome(reply, outcome), None) => drop(reply.send(outcome)),
+            (Told::Outcome(reply, _), Some(why)) => drop(reply.send(Err(why.into()))),
+            (Told::Event(event), None) => {
+                self.shared.newest.fetch_max(event.id, Ordering::AcqRel);
+                // Nobody listening is fine.
+                let _ = self.shared.live.send(Arc::new(event));
+            }
+            (Told::Event(_), Some(_)) => self.shared.lose(1),
+            (Told::Page(reply, page), _) => drop(reply.send(page)),
+            (Told::Flushed(reply), _) => drop(reply.send(())),
+        }
+    }
+}
+
+fn boxed(result: rusqlite::Result<()>) -> Outcome {
+    result.map_err(Into::into)
+}
+
+#[cfg(test)]
+mod tests;
