@@ -216,13 +216,14 @@ impl Ring {
     /// (the fallback mode depends on it as far as anything can).
     pub fn populate(&self) -> io::Result<()> {
         // SAFETY: the range is exactly our mapping; populating changes no byte.
-        Ok(unsafe {
+        unsafe {
             rustix::mm::madvise(
                 self.base.as_ptr().cast(),
                 self.map_bytes,
                 rustix::mm::Advice::LinuxPopulateWrite,
-            )?
-        })
+            )?;
+        }
+        Ok(())
     }
 }
 

@@ -167,7 +167,7 @@ fn replay(reader: &JournalReader, from: ReplayFrom) -> (Vec<Seen>, u64, Vec<u8>)
 /// and wraps differ.
 fn byte(seq: u64) -> u8 {
     let mixed = seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    if mixed % 5 == 0 { 0 } else { mixed as u8 }
+    if mixed.is_multiple_of(5) { 0 } else { mixed as u8 }
 }
 
 fn stream(from: u64, to: u64) -> Vec<u8> {
@@ -374,6 +374,20 @@ proptest! {
                 model.run(&Op::Roll);
             }
         }
+        model.finish();
+    }
+}
+
+#[test]
+fn sequences_that_once_failed() {
+    for ops in [
+        // The bytes were older than the file begun for them.
+        vec![Op::Write(1), Op::PumpAndDie(1), Op::Write(1)],
+        // A roll without output since the last one emptied its index.
+        vec![Op::Write(9), Op::Pump(9), Op::Mark, Op::Turn, Op::Roll, Op::Turn, Op::Roll, Op::Mark],
+    ] {
+        let mut model = Model::new(limits(1 << 30), Spiller::by_hand(false));
+        ops.iter().for_each(|op| model.run(op));
         model.finish();
     }
 }
