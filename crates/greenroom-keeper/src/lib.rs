@@ -1,5 +1,27 @@
-//! Processes: spawn, hold, reap.
+//! Processes: spawn, hold, reap. The keeper owns them; the daemon owns what they mean.
+//!
+//! One small single-threaded process forks every session's child on its own PTY, holds master, pipe and ring of each, reaps,
+//! owns the listening socket, starts the daemon again whenever it dies, and replaces its own image by `exec`. It parses
+//! nothing but its own few messages, so it has nothing to crash over.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | `link` | the daemon's side: `KeeperLink`, and datagrams with fds |
+//! | `message`, `wire` | what is said, and its bytes |
+//! | `spec` | what to run, in a sealed memfd |
+//! | `inherit` | the daemon takes over its link and the listening socket |
+//! | `run` | entry points and the one poll loop |
+//! | `keeper`, `requests` | state and decisions; what the daemon asks for |
+//! | `sessions`, `outbox` | what is held; what waits to be told |
+//! | `spawn`, `launch`, `fds` | PTY and buffers; clone, set-up, exec; the low fd slots |
+//! | `daemon` | start, death, back-off, and what happens when the keeper dies |
+//! | `replace`, `handover` | exec in place; the state that goes with it |
+//! | `listen` | lock, stale socket, bind |
+//! | `tree`, `cgroup` | for the daemon: a session's whole process tree |
+//!
+//! Absent on purpose: an async runtime, serde, terminal bytes, configuration.
 
+pub mod cgroup;
 mod daemon;
 mod fds;
 mod handover;

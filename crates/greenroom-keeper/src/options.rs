@@ -1,4 +1,6 @@
-//! What the keeper is told when it starts.
+//! What the keeper is told when it starts, and the exit codes of a daemon that it tells apart.
+//!
+//! In: paths, a command, a pipe. Absent on purpose: defaults; the binary chooses every path.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;

@@ -1,1 +1,96 @@
-//! Tests.
+//! Round trips, any bytes, other versions.
+
+use std::os::fd::AsFd;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn os() -> impl Strategy<Value = OsString> {
+    prop::collection::vec(any::<u8>(), 0..60).prop_map(OsString::from_vec)
+}
+
+fn fd() -> impl Strategy<Value = RawFd> {
+    0..100_000_i32
+}
+
+fn session() -> impl Strategy<Value = HeldSession> {
+    let exit = prop::option::of(any::<i32>().prop_map(ExitStatus::Code));
+    (any::<u64>(), any::<i32>(), [fd(), fd(), fd(), fd()], prop::option::of(fd()), exit).prop_map(
+        |(id, pid, fds, status_fd, exit)| HeldSession {
+            id: SessionId(id),
+            pid,
+            fds,
+            status_fd,
+            exit,
+        },
+    )
+}
+
+fn handover() -> impl Strategy<Value = Handover> {
+    let places = (os(), os(), os(), os(), prop::collection::vec(os(), 0..5));
+    let limits = (prop::option::of(0..u64::MAX), prop::option::of(0..u64::MAX));
+    let held = (fd(), fd(), prop::option::of(fd()), prop::option::of(fd()));
+    let last = prop::option::of(any::<(i32, u64)>());
+    let numbers = any::<(u32, u64, bool, u32, u32, bool)>();
+    let running = prop::option::of((1..i32::MAX, any::<u64>()));
+    let sessions = prop::collection::vec(session(), 0..20);
+    (places, limits, held, last, numbers, running, sessions).prop_map(
+        |(places, nofile, held, last, numbers, running, sessions)| Handover {
+            generation: numbers.0,
+            started_unix_ms: numbers.1,
+            foreground: numbers.2,
+            socket: places.0,
+            lock: places.1,
+            log: places.2,
+            daemon_log: places.3,
+            daemon: places.4,
+            nofile,
+            lock_fd: held.0,
+            listener_fd: held.1,
+            link_fd: held.2,
+            ready_fd: held.3,
+            running,
+            starts: numbers.3,
+            last_exit: last.map(|(signo, lived_ms)| LastExit {
+                status: ExitStatus::Signal { signo, core_dumped: true },
+                lived_ms,
+            }),
+            young_deaths: numbers.4,
+            ever_ready: numbers.5,
+            sessions,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn the_state_comes_back(handover in handover()) {
+        let memfd = handover.to_memfd().unwrap();
+        let read = Handover::from_memfd(memfd.as_fd()).unwrap();
+        prop_assert_eq!(&read, &handover);
+        let sessions = &handover.sessions;
+        let status = sessions.iter().filter(|it| it.status_fd.is_some()).count();
+        let others = 2 + handover.link_fd.iter().count() + handover.ready_fd.iter().count();
+        prop_assert_eq!(read.fds().len(), others + 4 * sessions.len() + status);
+    }
+
+    #[test]
+    fn any_bytes_are_no_panic(rest: Vec<u8>) {
+        let mut bytes = HANDOVER_VERSION.to_le_bytes().to_vec();
+        bytes.extend(rest);
+        let _ = Handover::decode(&bytes);
+    }
+
+    #[test]
+    fn a_cut_state_is_an_error(handover in handover(), at: prop::sample::Index) {
+        let bytes = handover.encode();
+        prop_assert!(Handover::decode(&bytes[..at.index(bytes.len())]).is_err());
+    }
+}
+
+#[test]
+fn another_version_is_refused() {
+    let error = Handover::decode(&9_u16.to_le_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "version 9 of the keeper's state, this build reads 1");
+}

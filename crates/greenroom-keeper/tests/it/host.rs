@@ -121,6 +121,9 @@ impl Drop for Host {
         if std::thread::panicking() {
             eprintln_log(&self.log());
         }
+        if matches!(self.keeper.try_wait(), Ok(Some(_))) {
+            return;
+        }
         let pid = Pid::from_raw(self.pid()).unwrap();
         for _ in 0..2 {
             let _ = rustix::process::kill_process(pid, Signal::TERM);
@@ -150,6 +153,12 @@ impl FakeDaemon {
     pub fn kill(self) {
         let pid = Pid::from_raw(self.pid).unwrap();
         rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    }
+
+    /// Returns when the daemon's process has ended.
+    pub fn wait_for_end(mut self) {
+        let mut rest = Vec::new();
+        self.control.read_to_end(&mut rest).unwrap();
     }
 
     pub fn exit(mut self, code: u8) {

@@ -247,8 +247,11 @@ fn the_first_sigterm_asks_the_daemon_and_the_second_ends_at_once() {
     let daemon_pid = daemon.pid;
     signal(host.pid(), Signal::TERM);
     // The example dies of the forwarded signal; the keeper then ends sessions gracefully, which this one refuses.
+    daemon.wait_for_end();
+    let begun = std::time::Instant::now();
     signal(host.pid(), Signal::TERM);
     assert_eq!(host.wait(), Some(0));
+    assert!(begun.elapsed() < std::time::Duration::from_millis(1500));
     assert!(!alive(pid) && !alive(daemon_pid));
 }
 

@@ -1,7 +1,9 @@
 //! The keeper as a process, with a daemon played by the test.
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 mod host;
 mod lifecycle;
 mod load;
 mod replace;
 mod spawn;
+mod tree;
