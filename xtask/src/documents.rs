@@ -29,13 +29,25 @@ pub fn check(tree: &Tree) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Paths in backticks in the map that are not in the tree. `a/{b,c}.rs` names two.
+/// Paths in backticks in the map that are not in the tree. `a/{b,c}.rs` names two; behind the name of a crate's
+/// folder, `src/x.rs` of the same paragraph is in that crate.
 fn missing_paths(tree: &Tree, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
+    let mut folder = String::new();
     for (number, line) in (1..).zip(text.lines()) {
+        if line.is_empty() {
+            folder.clear();
+        }
         for token in line.split('`').skip(1).step_by(2).filter(|token| looks_like_path(token)) {
-            for path in expand(token).into_iter().filter(|path| !tree.has(path)) {
-                faults.push(format!("{MAP}:{number}: `{path}` does not exist"));
+            if tree.has(&format!("{token}/Cargo.toml")) {
+                folder = format!("{token}/");
+            }
+            for path in expand(token) {
+                let inside = path.starts_with("src/") && !folder.is_empty();
+                let path = if inside { format!("{folder}{path}") } else { path };
+                if !tree.has(&path) {
+                    faults.push(format!("{MAP}:{number}: `{path}` does not exist"));
+                }
             }
         }
     }
@@ -167,6 +179,23 @@ mod tests {
             ("src/here.rs", ""),
         ]);
         assert_eq!(check(&tree).unwrap(), ["ARCHITECTURE.md:1: `src/gone.rs` does not exist"]);
+    }
+
+    #[test]
+    fn paths_behind_a_crate_are_in_that_crate_until_the_paragraph_ends() {
+        let text = "**`crates/a`**: `src/lib.rs`,\n`src/gone.rs`.\n\n`src/lib.rs`\n";
+        let (_dir, tree) = fake(&[
+            ("ARCHITECTURE.md", text),
+            ("crates/a/Cargo.toml", ""),
+            ("crates/a/src/lib.rs", ""),
+        ]);
+        assert_eq!(
+            check(&tree).unwrap(),
+            [
+                "ARCHITECTURE.md:2: `crates/a/src/gone.rs` does not exist",
+                "ARCHITECTURE.md:4: `src/lib.rs` does not exist",
+            ]
+        );
     }
 
     #[test]

@@ -37,7 +37,8 @@ fn check_with(tree: &Tree, exceptions: &[(&str, usize, &str)]) -> Result<Vec<Str
     Ok(faults)
 }
 
-fn is_test_file(path: &str) -> bool {
+/// Whole files that are tests or not part of the product.
+pub fn is_test_file(path: &str) -> bool {
     path.split('/').any(|part| matches!(part, "tests" | "benches" | "fuzz" | "tests.rs"))
 }
 

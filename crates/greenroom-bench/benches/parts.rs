@@ -54,7 +54,7 @@ fn views(criterion: &mut Criterion) {
 
 fn frames(criterion: &mut Criterion) {
     let request = br#"{"jsonrpc":"2.0","id":7,"method":"session.snapshot","params":{"session":"s1","format":"text"}}"#;
-    let mut lines = request.repeat(1);
+    let mut lines = request.to_vec();
     lines.push(b'\n');
     let lines = lines.repeat(1000);
     let mut group = criterion.benchmark_group("frame decode");
