@@ -15,8 +15,9 @@
 //! Rooms: `intake` the steps of a byte and why none is lost · `ring` the memory
 //! that outlives us · `spill` the one helper thread · `files` one session's
 //! files · `segment` names and formats · `record` the index format · `note` what
-//! is recorded beside bytes · `recover` after a kill · `read` views of the past ·
-//! `evict` the total budget · `limits` every number.
+//! is recorded beside bytes · `notepad` where that is safe at once · `recover`
+//! after a kill · `read` views of the past · `evict` the total budget · `limits`
+//! every number.
 //!
 //! # How the actor drives it
 //!
@@ -41,6 +42,7 @@ mod files;
 mod intake;
 mod limits;
 mod note;
+mod notepad;
 mod read;
 mod record;
 mod recover;
@@ -51,7 +53,6 @@ mod spill;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -66,11 +67,9 @@ use tokio::sync::Notify;
 use crate::id::Seq;
 use intake::{Intake, Mode};
 use limits::{
-    INDEX_ROLL, KEYFRAME_BYTES, NOTE_BYTES, PIPE_BYTES as PIPE, SHORT_BYTES, STALL, TIME_APART_NS,
-    TIME_BYTES, WAKE_BYTES,
+    INDEX_ROLL, KEYFRAME_BYTES, NOTE_BYTES, PIPE_BYTES as PIPE, SHORT_BYTES, STALL, WAKE_BYTES,
 };
-use note::kind;
-use record::Record;
+use notepad::Notepad;
 use ring::{MAGIC, Ring, VERSION, Word};
 use shared::{Roll, Session, Shared, lock};
 
@@ -113,9 +112,6 @@ pub enum PumpEnd {
     Failed(io::Error),
 }
 
-/// Notes that found no room in the ring wait here, so many at most.
-const OVERFLOW_MAX: usize = 64;
-
 /// The writer. Exactly one owner: the session actor.
 pub struct Journal {
     intake: Intake,
@@ -123,15 +119,9 @@ pub struct Journal {
     spiller: Spiller,
     /// The ring holds what was output from here on, if not overwritten.
     ring_from: u64,
-    next_ord: u64,
+    notepad: Notepad,
     segment_start: u64,
-    last_time: Option<(u64, u64)>,
     full_since: Option<(Instant, u64)>,
-    lost_notes: u64,
-    overflow: VecDeque<(Note, u64, u64)>,
-    /// Payload and record under construction, kept for their capacity.
-    scratch: Vec<u8>,
-    encoded: Vec<u8>,
     /// Tests drop a journal as a kill does: without a last word.
     dies: bool,
 }
@@ -180,6 +170,7 @@ impl Journal {
         files: files::Files,
     ) -> Journal {
         let tail = intake.tail();
+        let notepad = Notepad::new(intake.ring(), 0);
         let session = Arc::new(Session {
             id: spiller.next_id(),
             shared: Arc::new(shared),
@@ -196,14 +187,9 @@ impl Journal {
             session,
             spiller: spiller.clone(),
             ring_from: tail,
-            next_ord: 0,
+            notepad,
             segment_start: 0,
-            last_time: None,
             full_since: None,
-            lost_notes: 0,
-            overflow: VecDeque::new(),
-            scratch: Vec::new(),
-            encoded: Vec::new(),
             dies: false,
         }
     }
@@ -238,7 +224,7 @@ impl Journal {
             let at = self.intake.tail();
             let pulled = self.intake.pull(master, max, room);
             if self.intake.tail() > at {
-                self.note_time(at, &mut now);
+                self.notepad.time(at, &mut now);
                 // Published inside the loop: the helper may start on a flood.
                 self.session.shared.tail.store(self.intake.tail(), Ordering::Release);
             }
@@ -302,114 +288,18 @@ impl Journal {
         ring.word(Word::Spilled).fetch_max(to, Ordering::AcqRel);
     }
 
-    fn note_time(&mut self, at: u64, now: &mut Option<u64>) {
-        let time = match (self.last_time, *now) {
-            // The clock is asked once per pump, and once per TIME_BYTES.
-            (Some((_, seq)), Some(_)) if at - seq < TIME_BYTES => return,
-            _ => unix_ns(),
-        };
-        *now = Some(time);
-        let due = self.last_time.is_none_or(|(last, seq)| {
-            at - seq >= TIME_BYTES || time.saturating_sub(last) >= TIME_APART_NS
-        });
-        if due && self.put(kind::TIME, at, time, NOTE_BYTES / 2) {
-            self.last_time = Some((time, at));
-        }
-    }
-
-    /// Puts a record with the payload in `scratch` into the note area if less
-    /// than `cap` of it would be in use. It gets its ordinal here, so that
-    /// ordinals grow along the area, which recovery relies on.
-    fn put(&mut self, kind: u8, seq: u64, time_ns: u64, cap: usize) -> bool {
-        let payload = std::mem::take(&mut self.scratch);
-        let put = self.put_payload(kind, seq, time_ns, &payload, cap);
-        self.scratch = payload;
-        self.scratch.clear();
-        put
-    }
-
-    fn put_payload(
-        &mut self,
-        kind: u8,
-        seq: u64,
-        time_ns: u64,
-        payload: &[u8],
-        cap: usize,
-    ) -> bool {
-        self.encoded.clear();
-        Record { kind, seq, time_ns, ord: self.next_ord, payload }.encode(&mut self.encoded);
-        let put = self.put_encoded(cap);
-        self.next_ord += u64::from(put);
-        put
-    }
-
-    #[allow(unsafe_code, reason = "the free part of the note area is the actor's, see `ring`")]
-    fn put_encoded(&self, cap: usize) -> bool {
-        let encoded = &self.encoded;
-        let ring = &self.session.ring;
-        let head = ring.load(Word::NoteHead);
-        let used = head.saturating_sub(ring.load(Word::NoteTail));
-        if used + encoded.len() as u64 > cap as u64 {
-            return false;
-        }
-        // SAFETY: we are the actor, and there is room behind the head.
-        unsafe { ring.put_note(head, encoded) };
-        ring.store(Word::NoteHead, head + encoded.len() as u64);
-        true
-    }
-
     /// Records `note` at the current sequence number and time. It survives a
-    /// kill from the moment this returns.
+    /// kill from the moment this returns (see `notepad` for the one exception).
     pub fn note(&mut self, note: Note) {
-        let seq = self.intake.tail();
-        let time = unix_ns();
-        self.put_overflow();
-        if self.lost_notes > 0 {
-            self.scratch.extend_from_slice(&self.lost_notes.to_le_bytes());
-            if self.put(kind::NOTES_LOST, seq, time, NOTE_BYTES / 2) {
-                self.lost_notes = 0;
-            }
-        }
         if let Note::Exit { .. } = note {
             self.session.shared.ended.store(true, Ordering::Release);
         }
-        note.payload(&mut self.scratch);
-        if let Note::Input { .. } = note {
-            // Typed faster than a stalled disk takes marks: counted instead.
-            if !self.put(kind::INPUT, seq, time, NOTE_BYTES * 3 / 4) {
-                self.lost_notes += 1;
-            }
-        } else if !self.overflow.is_empty() || !self.put(note.kind(), seq, time, NOTE_BYTES) {
-            self.overflow_note(note, seq, time);
-        }
+        self.notepad.note(note, self.intake.tail());
         self.ask_for_spill();
     }
 
-    fn overflow_note(&mut self, note: Note, seq: u64, time_ns: u64) {
-        if self.overflow.len() >= OVERFLOW_MAX {
-            tracing::warn!(dir = %self.session.shared.dir.display(), "a note is lost: no room");
-            self.lost_notes += 1;
-            return;
-        }
-        self.overflow.push_back((note, seq, time_ns));
-    }
-
-    fn put_overflow(&mut self) {
-        while let Some((note, seq, time_ns)) = self.overflow.front() {
-            let (kind, seq, time_ns) = (note.kind(), *seq, *time_ns);
-            self.scratch.clear();
-            note.payload(&mut self.scratch);
-            if !self.put(kind, seq, time_ns, NOTE_BYTES) {
-                return;
-            }
-            self.overflow.pop_front();
-        }
-    }
-
     fn ask_for_spill(&mut self) {
-        if !self.overflow.is_empty() {
-            self.put_overflow();
-        }
+        self.notepad.put_waiting();
         if self.session.shared.paused.load(Ordering::Acquire) {
             return; // the helper tries again by itself
         }
@@ -465,8 +355,8 @@ impl Journal {
         if self.session.shared.roll_pending.load(Ordering::Acquire) {
             return;
         }
-        self.put_overflow();
-        let (at, ord) = (self.intake.tail(), self.next_ord);
+        self.notepad.put_waiting();
+        let (at, ord) = (self.intake.tail(), self.notepad.next_ord());
         self.segment_start = at;
         self.request_roll(Roll { at, ord, time_ns: unix_ns(), keyframe, size });
     }
@@ -551,7 +441,7 @@ impl Drop for Journal {
         if self.dies {
             return;
         }
-        self.put_overflow();
+        self.notepad.put_waiting();
         self.session.closing.store(true, Ordering::Release);
         self.spiller.schedule(&self.session, true);
     }

@@ -158,11 +158,12 @@ impl JournalReader {
         let wait = async {
             loop {
                 let progress = self.shared.progress.notified();
-                if session.is_flushed(goal) {
-                    return Flushed::Done;
-                }
+                // Paused first: notes may be kept in memory only.
                 if self.shared.paused.load(Ordering::Acquire) {
                     return Flushed::NotYet;
+                }
+                if session.is_flushed(goal) {
+                    return Flushed::Done;
                 }
                 spiller.schedule(&session, true);
                 progress.await;

@@ -19,6 +19,7 @@ use super::files::{Files, Open, gap_record};
 use super::intake::{self, Intake, Mode};
 use super::limits::{Limits, NOTE_BYTES};
 use super::note::{kind, start_payload};
+use super::notepad::Notepad;
 use super::read::gaps_of;
 use super::record::{Record, Records};
 use super::ring::{MAGIC, Ring, VERSION, Word};
@@ -92,7 +93,7 @@ pub(super) fn recover(
     let mut journal = Journal::assemble(intake, shared, limits, spiller, files);
     journal.intake.set_mode(spiller.mode());
     journal.ring_from = spilled;
-    journal.next_ord = next_ord;
+    journal.notepad = Notepad::new(ring.clone(), next_ord);
     journal.segment_start = newest;
     if blank {
         // Nothing to go on with: a segment that keeps what the ring has.

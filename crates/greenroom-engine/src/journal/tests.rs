@@ -627,6 +627,42 @@ fn notes_survive_a_kill_and_come_once() {
 }
 
 #[test]
+fn notes_beyond_the_area_wait_and_lost_ones_are_counted() {
+    let keeper = Keeper::new(limits(1 << 30));
+    let mut journal = keeper.create(&Spiller::by_hand(false));
+    let names: Vec<String> = (0..40).map(|n| format!("{n:02}").repeat(400)).collect();
+    for name in &names {
+        journal.note(Note::Mark(name.clone()));
+        journal.note(Note::Input { len: 1 });
+    }
+    // Each turn makes room, each look at the notepad uses it.
+    for _ in 0..5 {
+        settle(&journal);
+        journal.notepad.put_waiting();
+    }
+    journal.note(Note::Input { len: 2 });
+    settle(&journal);
+    let (seen, ..) = replay(&journal.reader(), ReplayFrom::Oldest);
+    let expected: Vec<Seen> = names.iter().map(|name| Seen::Mark(0, name.clone())).collect();
+    let marks: Vec<Seen> =
+        seen.iter().filter(|seen| matches!(seen, Seen::Mark(..))).cloned().collect();
+    assert!(marks == expected, "{} of {} marks", marks.len(), expected.len());
+    let (mut inputs, mut lost) = (0, 0);
+    let reader = journal.reader();
+    let count = reader.replay(ReplayFrom::Oldest, &mut |item| {
+        match item {
+            Item::Input { .. } => inputs += 1,
+            Item::NotesLost { count, .. } => lost += count,
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(count.is_ok());
+    assert!(lost > 0);
+    assert_eq!(inputs + lost, 41);
+}
+
+#[test]
 fn idle_rings_give_their_pages_back() {
     let keeper = Keeper::new(limits(1 << 30));
     let spiller = Spiller::by_hand(false);
