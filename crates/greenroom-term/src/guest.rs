@@ -29,6 +29,7 @@ pub(crate) struct Guest {
     parked: Option<Grid<Cell>>,
     /// The alternate grid's saved cursor while the primary screen is shown.
     alt_saved: Cursor<Cell>,
+    history: usize,
 }
 
 impl Guest {
@@ -38,6 +39,7 @@ impl Guest {
             term: Term::new(config, &dimensions(size), VoidListener),
             parked: None,
             alt_saved: Cursor::default(),
+            history,
         };
         guest.drop_inactive();
         guest
@@ -101,20 +103,34 @@ impl Guest {
         self.alt_saved = Cursor::default();
     }
 
+    /// The guest's resize. A screen without history would lose the lines that a narrower width
+    /// pushes over the top, even with empty rows at the bottom: it gets history for a moment.
     pub fn resize(&mut self, size: Size) {
         let to = dimensions(size);
         let (cols, rows) = (to.columns, to.screen_lines);
         if cols == self.cols() && rows == self.rows() {
             return;
         }
-        let grew = rows > self.rows();
         let alternate = self.on_alternate();
+        let lend = self.history == 0;
+        if lend && !alternate {
+            self.term.grid_mut().update_history(rows);
+        }
         self.term.resize(to);
         self.drop_inactive();
-        settle(self.term.grid_mut(), grew);
+        if lend && !alternate {
+            pull_down(self.term.grid_mut());
+        }
+        settle(self.term.grid_mut());
         if let Some(primary) = &mut self.parked {
+            if lend {
+                primary.update_history(rows);
+            }
             primary.resize(true, rows, cols);
-            settle(primary, grew);
+            if lend {
+                pull_down(primary);
+            }
+            settle(primary);
         }
         if !alternate {
             // What the guest's resize does to the saved cursor of a grid without history.
@@ -148,15 +164,30 @@ fn dummy() -> Grid<Cell> {
     Grid::new(1, MIN_COLS, 0)
 }
 
+/// Brings lines back from lent history while the rows below the cursor are empty, then ends the
+/// loan.
+fn pull_down(grid: &mut Grid<Cell>) {
+    let (rows, cols) = (grid.screen_lines(), grid.columns());
+    let below = grid.cursor.point.line.0 as usize + 1;
+    let empty = (below..rows).rev().take_while(|&line| grid[Line(line as i32)].is_clear()).count();
+    let back = empty.min(grid.history_size());
+    if back > 0 {
+        // Growing takes lines from history, shrinking drops rows below the cursor.
+        grid.resize(true, rows + back, cols);
+        grid.resize(true, rows, cols);
+    }
+    grid.update_history(0);
+}
+
 /// After a resize. The guest grows a grid by a thousand spare rows, and leaves rows whose "touched
 /// up to here" bound is too low for a later clear (cells of an old background stay): both are
 /// hidden state that a keyframe could not carry.
-fn settle(grid: &mut Grid<Cell>, grew: bool) {
+fn settle(grid: &mut Grid<Cell>) {
     for line in grid.topmost_line().0..grid.screen_lines() as i32 {
         // Mutable iteration marks the whole row as touched.
         let _ = (&mut grid[Line(line)]).into_iter();
     }
-    if grew && grid.history_size() == 0 {
+    if grid.history_size() == 0 {
         grid.truncate();
         // A clone has no spare capacity.
         *grid = grid.clone();

@@ -283,8 +283,22 @@ impl Front {
 pub(crate) fn named(index: u16) -> Color {
     use NamedColor::*;
     const NAMES: [NamedColor; 16] = [
-        Black, Red, Green, Yellow, Blue, Magenta, Cyan, White, BrightBlack, BrightRed, BrightGreen,
-        BrightYellow, BrightBlue, BrightMagenta, BrightCyan, BrightWhite,
+        Black,
+        Red,
+        Green,
+        Yellow,
+        Blue,
+        Magenta,
+        Cyan,
+        White,
+        BrightBlack,
+        BrightRed,
+        BrightGreen,
+        BrightYellow,
+        BrightBlue,
+        BrightMagenta,
+        BrightCyan,
+        BrightWhite,
     ];
     Color::Named(NAMES[usize::from(index) & 15])
 }

@@ -145,7 +145,8 @@ impl Front {
 
     /// OSC 4, 10, 11, 12 with `?`.
     pub(super) fn report_color(&mut self, prefix: &str, index: usize, terminator: &str) {
-        let Rgb { r, g, b } = self.state.colors.get(&index).copied().unwrap_or_else(|| palette::default_color(index));
+        let Rgb { r, g, b } =
+            self.state.colors.get(&index).copied().unwrap_or_else(|| palette::default_color(index));
         let answer =
             format!("\x1b]{prefix};rgb:{r:02x}{r:02x}/{g:02x}{g:02x}/{b:02x}{b:02x}{terminator}");
         self.reply(answer.as_bytes());
@@ -170,9 +171,7 @@ impl Front {
     fn setting(&self, request: &[u8]) -> Option<String> {
         match request {
             b"m" => Some(format!("{}m", sgr_of(&self.guest.grid().cursor.template))),
-            b"r" => {
-                Some(format!("{};{}r", self.state.region.start + 1, self.state.region.end))
-            }
+            b"r" => Some(format!("{};{}r", self.state.region.start + 1, self.state.region.end)),
             b" q" => {
                 let style = self.state.cursor_style.map_or(0, cursor_style_number);
                 Some(format!("{style} q"))
@@ -216,7 +215,9 @@ fn hex(text: &str) -> String {
 
 /// vte's reading of a number: saturating.
 fn number(digits: &[u8]) -> u16 {
-    digits.iter().fold(0u16, |n, d| n.saturating_mul(10).saturating_add(u16::from(d.wrapping_sub(b'0'))))
+    digits
+        .iter()
+        .fold(0u16, |n, d| n.saturating_mul(10).saturating_add(u16::from(d.wrapping_sub(b'0'))))
 }
 
 /// DECSCUSR's parameter.
@@ -269,5 +270,7 @@ fn push_color(sgr: &mut String, color: Color, base: usize) {
         },
     };
     written.expect("writing to a string does not fail");
-    debug_assert!(!matches!(color, Color::Named(name) if (name as usize) > NamedColor::Background as usize));
+    debug_assert!(
+        !matches!(color, Color::Named(name) if (name as usize) > NamedColor::Background as usize)
+    );
 }

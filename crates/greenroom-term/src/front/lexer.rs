@@ -46,7 +46,7 @@ pub(crate) enum Step {
     More,
     /// A control to execute now.
     Execute,
-    /// [`Lexer::sequence`] is whole; call [`Lexer::done`] after using it.
+    /// The sequence is whole: [`Lexer::take`] it; call [`Lexer::done`] after using it.
     Whole(Kind),
 }
 
@@ -85,11 +85,6 @@ impl Lexer {
     /// ESC was seen in ground state.
     pub fn begin(&mut self) {
         self.restart();
-    }
-
-    /// The bytes of the whole sequence.
-    pub fn sequence(&self) -> &[u8] {
-        &self.kept
     }
 
     /// Takes the sequence out, so that it can be used while the lexer is not borrowed.

@@ -22,7 +22,6 @@ mod utf8;
 #[cfg(test)]
 mod equality;
 
-
 use alacritty_terminal::index::Column;
 use alacritty_terminal::term::TermMode;
 use vte::ansi::{CharsetIndex, Handler, StandardCharset};

@@ -28,8 +28,6 @@ rules! {
     CupStops,
     /// Vertical movement stops a skip.
     VerticalStops,
-    /// Erasing the display stops a skip.
-    EdStops,
     /// A new scroll region stops a skip.
     RegionStops,
     /// Saving the cursor stops a skip.

@@ -14,7 +14,10 @@ pub(crate) fn ascii_run(bytes: &[u8]) -> usize {
         }
         at += 16;
     }
-    bytes[at..].iter().position(|b| !(0x20..=0x7e).contains(b)).map_or(bytes.len(), |rest| at + rest)
+    bytes[at..]
+        .iter()
+        .position(|b| !(0x20..=0x7e).contains(b))
+        .map_or(bytes.len(), |rest| at + rest)
 }
 
 /// A bit for each byte that is not printable ASCII.
@@ -139,7 +142,10 @@ mod tests {
     use super::*;
 
     fn mostly_text() -> impl Strategy<Value = Vec<u8>> {
-        prop::collection::vec(prop_oneof![40 => 0x20u8..0x7f, 1 => any::<u8>(), 1 => Just(0x1b)], 0..300)
+        prop::collection::vec(
+            prop_oneof![40 => 0x20u8..0x7f, 1 => any::<u8>(), 1 => Just(0x1b)],
+            0..300,
+        )
     }
 
     proptest! {

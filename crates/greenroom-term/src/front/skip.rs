@@ -87,10 +87,10 @@ impl Front {
         if !self.state.region_is_full(rows) && self.rules.hold(Rule::RegionFull) {
             return None;
         }
-        let follow = if self.rules.hold(Rule::ScreenFollows) { rows } else { rows.saturating_sub(1) };
-        let ends_line = |&lf: &usize| {
-            !self.rules.hold(Rule::AfterCrLf) || lf > 0 && bytes[lf - 1] == b'\r'
-        };
+        let follow =
+            if self.rules.hold(Rule::ScreenFollows) { rows } else { rows.saturating_sub(1) };
+        let ends_line =
+            |&lf: &usize| !self.rules.hold(Rule::AfterCrLf) || lf > 0 && bytes[lf - 1] == b'\r';
         let lf = memrchr_iter(b'\n', &bytes[..end]).skip(follow).take(MAX_TRIES).find(ends_line)?;
         let line = self.guest.grid().cursor.point.line.0 as usize;
         let needed = (rows - 1).saturating_sub(line);
@@ -192,7 +192,11 @@ fn classify(bytes: &[u8], rules: Rules) -> (Class, usize) {
 }
 
 fn malformed(bytes: &[u8], rules: Rules) -> (Class, usize) {
-    if rules.hold(Rule::MalformedStops) { (Class::Barrier, 1) } else { (Class::Ignore, bytes.len().min(2)) }
+    if rules.hold(Rule::MalformedStops) {
+        (Class::Barrier, 1)
+    } else {
+        (Class::Ignore, bytes.len().min(2))
+    }
 }
 
 /// The length of a well-formed CSI sequence: parameters, intermediates, final byte.
@@ -242,12 +246,15 @@ fn classify_plain(params: &[u8], last: u8, rules: Rules) -> Class {
         b'c' if matches!(params, b"" | b"0") => Class::Apply,
         b'n' if params == b"5" => Class::Apply,
         b'g' if params == b"3" => Class::Apply,
-        b't' if matches!(params.split(|&b| b == b';').next(), Some(b"14" | b"16" | b"18" | b"22" | b"23")) => {
+        b't' if matches!(
+            params.split(|&b| b == b';').next(),
+            Some(b"14" | b"16" | b"18" | b"22" | b"23")
+        ) =>
+        {
             Class::Apply
         }
         b'H' | b'f' => barrier_unless(Rule::CupStops),
         b'A' | b'B' | b'd' | b'e' | b'E' | b'F' => barrier_unless(Rule::VerticalStops),
-        b'J' => barrier_unless(Rule::EdStops),
         b'r' => barrier_unless(Rule::RegionStops),
         b's' | b'u' => barrier_unless(Rule::SaveStops),
         b'n' if params == b"6" && !rules.hold(Rule::ReportStops) => Class::Apply,
@@ -263,12 +270,17 @@ fn applied_mode(rules: Rules) -> Class {
 fn classify_private(prefix: u8, params: &[u8], last: u8, rules: Rules) -> Class {
     match (prefix, last) {
         (b'?', b'h' | b'l') if known_modes(params) => applied_mode(rules),
-        (b'?', b'h' | b'l') if params == b"1049" && !rules.hold(Rule::AlternateStops) => Class::Apply,
+        (b'?', b'h' | b'l') if params == b"1049" && !rules.hold(Rule::AlternateStops) => {
+            Class::Apply
+        }
         (b'?', b'p') => match params.split_last() {
             Some((b'$', number)) if is_plain(number) => Class::Apply,
             _ => Class::Barrier,
         },
-        (b'?' | b'>' | b'<' | b'=', b'u') | (b'>' | b'?', b'm') | (b'>', b'q') | (b'>' | b'=', b'c')
+        (b'?' | b'>' | b'<' | b'=', b'u')
+        | (b'>' | b'?', b'm')
+        | (b'>', b'q')
+        | (b'>' | b'=', b'c')
             if is_plain(params) =>
         {
             Class::Apply
@@ -282,8 +294,20 @@ fn known_modes(params: &[u8]) -> bool {
     params.split(|&b| b == b';').all(|mode| {
         matches!(
             mode,
-            b"1" | b"7" | b"12" | b"25" | b"1000" | b"1001" | b"1002" | b"1003" | b"1004" | b"1005"
-                | b"1006" | b"1007" | b"1042" | b"2004" | b"2026"
+            b"1" | b"7"
+                | b"12"
+                | b"25"
+                | b"1000"
+                | b"1001"
+                | b"1002"
+                | b"1003"
+                | b"1004"
+                | b"1005"
+                | b"1006"
+                | b"1007"
+                | b"1042"
+                | b"2004"
+                | b"2026"
         )
     })
 }

@@ -17,6 +17,7 @@ use alacritty_terminal::term::cell::Cell;
 use vte::ansi::{CharsetIndex, NamedColor, StandardCharset};
 
 use crate::front::{Front, cursor_style_number, sgr_of};
+use crate::guest::Guest;
 use crate::input_modes::{MouseEncoding, MouseMode};
 use crate::state::State;
 
@@ -28,7 +29,7 @@ pub(crate) fn write(front: &Front) -> Vec<u8> {
         None => {
             writer.excursion(guest.alt_saved(), &state.keyboard[1]);
             writer.keyboard(&state.keyboard[0]);
-            writer.grid(guest.grid(), guest.cols(), guest.rows());
+            writer.grid(guest.grid());
         }
         Some(primary) => {
             writer.keyboard(&state.keyboard[0]);
@@ -39,12 +40,12 @@ pub(crate) fn write(front: &Front) -> Vec<u8> {
             writer.plain_pen();
             writer.put("\x1b[2J");
             writer.keyboard(&state.keyboard[1]);
-            writer.grid(guest.grid(), guest.cols(), guest.rows());
+            writer.grid(guest.grid());
         }
     }
     writer.globals(state);
     writer.modes(*guest.term.mode(), state);
-    writer.active_cursor(&guest.grid().cursor, state, *guest.term.mode());
+    writer.active_cursor(guest, state);
     let mut bytes = writer.out.into_bytes();
     let (sequence, character) = front.unfinished();
     bytes.extend_from_slice(sequence);
@@ -87,7 +88,7 @@ impl Writer {
         self.charsets = [false; 4];
     }
 
-    fn grid(&mut self, grid: &Grid<Cell>, _cols: usize, _rows: usize) {
+    fn grid(&mut self, grid: &Grid<Cell>) {
         self.paint(grid);
         self.saved(&grid.saved_cursor);
     }
@@ -103,7 +104,11 @@ impl Writer {
     fn cursor(&mut self, cursor: &Cursor<Cell>) {
         self.pen(&cursor.template);
         self.designate(|index| cursor.charsets[index] != StandardCharset::Ascii);
-        self.format(format_args!("\x1b[{};{}H", cursor.point.line.0 + 1, cursor.point.column.0 + 1));
+        self.format(format_args!(
+            "\x1b[{};{}H",
+            cursor.point.line.0 + 1,
+            cursor.point.column.0 + 1
+        ));
         if cursor.input_needs_wrap {
             self.patch_cursor('k', cursor);
         }
@@ -175,7 +180,8 @@ impl Writer {
         }
         self.title(state.title.as_deref());
         for (&index, color) in &state.colors {
-            let rgb = format_args!("rgb:{:02x}/{:02x}/{:02x}", color.r, color.g, color.b).to_string();
+            let rgb =
+                format_args!("rgb:{:02x}/{:02x}/{:02x}", color.r, color.g, color.b).to_string();
             match index.checked_sub(NamedColor::Foreground as usize) {
                 None => self.format(format_args!("\x1b]4;{index};{rgb}\x1b\\")),
                 Some(dynamic) => self.format(format_args!("\x1b]{};{rgb}\x1b\\", 10 + dynamic)),
@@ -237,18 +243,16 @@ impl Writer {
         }
     }
 
-    fn active_cursor(&mut self, cursor: &Cursor<Cell>, state: &State, mode: TermMode) {
-        let origin = mode.contains(TermMode::ORIGIN);
-        let rows = state.region.end;
-        let whole = state.region.start == 0;
-        self.region(state);
-        if origin {
+    fn active_cursor(&mut self, guest: &Guest, state: &State) {
+        let cursor = &guest.grid().cursor;
+        self.region(state, guest.rows());
+        if guest.term.mode().contains(TermMode::ORIGIN) {
             self.put("\x1b[?6h");
-        }
-        self.cursor(cursor);
-        if origin && !(whole && rows > cursor.point.line.0 as usize) {
-            // Positions are relative now, and the cursor may even be outside.
+            self.cursor(cursor);
+            // Positions are relative now, and the cursor may even be outside the region.
             self.patch_cursor('k', cursor);
+        } else {
+            self.cursor(cursor);
         }
         match state.charset {
             CharsetIndex::G0 => {}
@@ -262,13 +266,14 @@ impl Writer {
         }
     }
 
-    fn region(&mut self, state: &State) {
-        let (top, bottom) = (state.region.start, state.region.end);
-        if state.region.is_empty() {
-            // Both ends were beyond the screen.
-            self.format(format_args!("\x1b[{};{}r", top + 1, top + 2));
-        } else {
-            self.format(format_args!("\x1b[{};{}r", top + 1, bottom));
+    fn region(&mut self, state: &State, rows: usize) {
+        if state.region_is_full(rows) {
+            return;
         }
+        let (top, bottom) = (state.region.start, state.region.end);
+        // A region that reaches the bottom may have been set beyond it, and then be a single row
+        // or none, which cannot be asked for by its true numbers.
+        let bottom = if bottom == rows { top.max(rows) + 2 } else { bottom };
+        self.format(format_args!("\x1b[{};{}r", top + 1, bottom));
     }
 }

@@ -1,12 +1,12 @@
 //! What two terminals show, in a form that can be compared.
 
-use std::fmt::Write;
+use std::fmt::{Debug, Display, Write};
 
 use alacritty_terminal::grid::{Cursor, Dimensions, Grid};
-use alacritty_terminal::index::Line;
+use alacritty_terminal::index::{Line, Point};
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::Cell;
-use vte::ansi::{CharsetIndex, Color, CursorStyle, Rgb};
+use vte::ansi::{CharsetIndex, Color, CursorStyle, Rgb, StandardCharset};
 
 use super::super::Front;
 use super::super::print::MAX_MARKS;
@@ -17,8 +17,8 @@ use crate::state::State;
 #[derive(Debug, PartialEq)]
 pub struct Picture {
     pub cells: Vec<Vec<CellView>>,
-    pub cursor: String,
-    pub saved: String,
+    pub cursor: CursorView,
+    pub saved: CursorView,
     pub mode: TermMode,
     pub mouse: MouseMode,
     pub encoding: MouseEncoding,
@@ -53,10 +53,7 @@ impl Picture {
 
     /// Takes replies and marks.
     pub fn of(front: &mut Front) -> Picture {
-        let mut replies = String::from_utf8(front.take_replies()).expect("replies are text");
-        // What the stock guest does not answer.
-        let version = concat!("\x1bP>|greenroom ", env!("CARGO_PKG_VERSION"), "\x1b\\");
-        replies = replies.replace(version, "");
+        let replies = String::from_utf8(front.take_replies()).expect("replies are text");
         let marks = front.marks.take();
         let grid = front.guest.grid();
         Picture {
@@ -69,12 +66,53 @@ impl Picture {
             style: front.state.cursor_style.unwrap_or_default(),
             colors: front.state.colors.iter().map(|(&index, &rgb)| (index, rgb)).collect(),
             keyboard: front.state.keyboard_flags(front.guest.on_alternate()),
-            replies: without_colors(&replies),
+            replies: stock_replies(&without_colors(&replies)),
             marks,
             total_lines: grid.total_lines(),
             own: Some(front.state.clone()),
         }
     }
+}
+
+/// Only what the stock guest answers as well, and as we do.
+pub fn stock_replies(replies: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = replies;
+    while !rest.is_empty() {
+        let string = rest.starts_with("\x1b]") || rest.starts_with("\x1bP");
+        let len = if string {
+            rest.find("\x1b\\")
+                .map(|at| at + 2)
+                .into_iter()
+                .chain(rest.find('\x07').map(|at| at + 1))
+                .min()
+        } else {
+            rest[2..].find(|c: char| c.is_ascii_alphabetic()).map(|at| at + 3)
+        };
+        let (reply, tail) = rest.split_at(len.expect("replies are whole"));
+        if !is_own(reply) {
+            kept += reply;
+        }
+        rest = tail;
+    }
+    kept
+}
+
+fn is_own(reply: &str) -> bool {
+    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| reply.starts_with(prefix));
+    starts(&["\x1bP", "\x1b]L", "\x1b]l", "\x1b[>4;"])
+        || reply.ends_with('x')
+        || reply.ends_with('t') && starts(&["\x1b[1t", "\x1b[3;", "\x1b[5;", "\x1b[6;", "\x1b[9;"])
+        || reply.starts_with("\x1b[?") && (reply.ends_with('n') || reply.ends_with('R'))
+        || reply.ends_with('y')
+            && starts(&[
+                "\x1b[?9;",
+                "\x1b[?47;",
+                "\x1b[?66;",
+                "\x1b[?67;",
+                "\x1b[?10",
+                "\x1b[?2026;",
+            ])
 }
 
 /// The stock guest's events do not say which colour it would have told.
@@ -112,51 +150,53 @@ fn view(cell: &Cell) -> CellView {
     }
 }
 
-pub fn cursor(cursor: &Cursor<Cell>) -> String {
+/// Place, pending wrap, charsets, style.
+pub type CursorView = (Point, bool, [StandardCharset; 4], CellView);
+
+pub fn cursor(cursor: &Cursor<Cell>) -> CursorView {
     use CharsetIndex::{G0, G1, G2, G3};
     let charsets = [G0, G1, G2, G3].map(|index| cursor.charsets[index]);
-    let wrap = cursor.input_needs_wrap;
-    format!("{:?} wrap {wrap} {charsets:?} {:?}", cursor.point, view(&cursor.template))
+    (cursor.point, cursor.input_needs_wrap, charsets, view(&cursor.template))
 }
 
 /// Empty when equal.
 pub fn differences(expected: &Picture, found: &Picture) -> String {
     let mut text = String::new();
-    let mut note = |what: &str, expected: String, found: String| {
-        if expected != found {
-            writeln!(text, "{what}:\n  expected {expected}\n  found    {found}").unwrap();
-        }
-    };
     for (line, (a, b)) in expected.cells.iter().zip(&found.cells).enumerate() {
         for (col, (a, b)) in a.iter().zip(b).enumerate() {
-            if a != b {
-                note(&format!("cell {line},{col}"), format!("{a:?}"), format!("{b:?}"));
-            }
+            note(&mut text, &format_args!("cell {line},{col}"), a, b);
         }
     }
     if expected.own.is_some() && found.own.is_some() {
-        note("state", format!("{:?}", expected.own), format!("{:?}", found.own));
+        note(&mut text, &"state", &expected.own, &found.own);
     }
-    note("cursor", expected.cursor.clone(), found.cursor.clone());
-    note("saved", expected.saved.clone(), found.saved.clone());
-    note("mode", format!("{:?}", expected.mode), format!("{:?}", found.mode));
-    note("mouse", format!("{:?}", expected.mouse), format!("{:?}", found.mouse));
-    note("encoding", format!("{:?}", expected.encoding), format!("{:?}", found.encoding));
-    note("style", format!("{:?}", expected.style), format!("{:?}", found.style));
-    note("colors", format!("{:?}", expected.colors), format!("{:?}", found.colors));
-    note("keyboard", expected.keyboard.to_string(), found.keyboard.to_string());
-    note("replies", expected.replies.clone(), found.replies.clone());
-    note("marks", format!("{:?}", expected.marks), format!("{:?}", found.marks));
-    note("lines", expected.total_lines.to_string(), found.total_lines.to_string());
+    note(&mut text, &"cursor", &expected.cursor, &found.cursor);
+    note(&mut text, &"saved", &expected.saved, &found.saved);
+    note(&mut text, &"mode", &expected.mode, &found.mode);
+    note(&mut text, &"mouse", &expected.mouse, &found.mouse);
+    note(&mut text, &"encoding", &expected.encoding, &found.encoding);
+    note(&mut text, &"style", &expected.style, &found.style);
+    note(&mut text, &"colors", &expected.colors, &found.colors);
+    note(&mut text, &"keyboard", &expected.keyboard, &found.keyboard);
+    note(&mut text, &"replies", &expected.replies, &found.replies);
+    note(&mut text, &"marks", &expected.marks, &found.marks);
+    note(&mut text, &"lines", &expected.total_lines, &found.total_lines);
     text
+}
+
+fn note<T: PartialEq + Debug>(text: &mut String, what: &dyn Display, expected: &T, found: &T) {
+    if expected != found {
+        writeln!(text, "{what}:\n  expected {expected:?}\n  found    {found:?}").unwrap();
+    }
 }
 
 /// The parts of two fronts that are not on the active screen.
 pub fn parked_differences(live: &Front, restored: &Front) -> String {
     let view = |front: &Front| {
-        let parked = front.guest.parked().map(|grid| {
-            (cells(grid), cursor(&grid.cursor), cursor(&grid.saved_cursor))
-        });
+        let parked = front
+            .guest
+            .parked()
+            .map(|grid| (cells(grid), cursor(&grid.cursor), cursor(&grid.saved_cursor)));
         let alt = (!front.guest.on_alternate()).then(|| cursor(front.guest.alt_saved()));
         format!("{parked:?} {alt:?}")
     };

@@ -38,6 +38,9 @@ const PROBES: &[&[u8]] = &[
     b"\x1bcR\tT\x1b[9b",
 ];
 
+/// A mutant that survives so many cases is not caught; most fall within a few hundred.
+const MUTANT_CASES: u64 = 6000;
+
 fn cases(default: u64) -> u64 {
     match std::env::var("GREENROOM_EQUALITY_CASES") {
         Ok(count) => count.parse().expect("GREENROOM_EQUALITY_CASES is a number"),
@@ -49,7 +52,7 @@ fn cases(default: u64) -> u64 {
 fn feed_cut(front: &mut Front, bytes: &[u8], seed: u64) {
     let mut random = Random::new(seed);
     let mut rest = bytes;
-    let longest = [1, 3, 40, 4000][random.below(4)];
+    let longest = [1, 3, 40, 4000, 10_000, 10_000][random.below(6)];
     while !rest.is_empty() {
         let (batch, tail) = rest.split_at(rest.len().min(1 + random.below(longest)));
         front.feed(batch);
@@ -110,18 +113,16 @@ fn first_failure(
 
 #[test]
 fn the_front_equals_a_full_reading() {
-    let failure = first_failure(cases(3000), 1, |stream| disagreement(stream, None));
+    let failure = first_failure(cases(1500), 1, |stream| disagreement(stream, None));
     assert_eq!(failure, None, "{}", failure.clone().unwrap_or_default());
 }
 
 #[test]
 fn every_mutant_is_caught() {
-    let survivors: Vec<_> = Rule::ALL
-        .iter()
-        .filter(|&&rule| {
-            !(0..6000).any(|case| disagreement(&Stream::random(case), Some(rule)).is_some())
-        })
-        .collect();
+    let caught = |rule| {
+        (0..MUTANT_CASES).any(|case| disagreement(&Stream::random(case), Some(rule)).is_some())
+    };
+    let survivors: Vec<_> = Rule::ALL.iter().filter(|&&rule| !caught(rule)).collect();
     assert!(survivors.is_empty(), "not caught: {survivors:?}");
 }
 
@@ -130,8 +131,8 @@ fn keyframe_differs(stream: &Stream) -> Option<String> {
     let bytes = stream.bytes();
     let mut random = Random::new(stream.cuts ^ 0x5eed);
     let split = random.below(bytes.len() + 1);
-    let resized = Size::new(2 + random.below(20) as u16, 1 + random.below(8) as u16)
-        .expect("within limits");
+    let resized =
+        Size::new(2 + random.below(20) as u16, 1 + random.below(8) as u16).expect("within limits");
     let (resize_before, resize_after) = (random.below(3) == 0, random.below(3) == 0);
     let mut live = front(stream, None);
     let run = catch_unwind(AssertUnwindSafe(|| {
@@ -191,6 +192,6 @@ fn keyframe_differs(stream: &Stream) -> Option<String> {
 
 #[test]
 fn a_keyframe_and_the_tail_equal_the_live_screen() {
-    let failure = first_failure(cases(3000), 7_000_000, keyframe_differs);
+    let failure = first_failure(cases(1500), 7_000_000, keyframe_differs);
     assert_eq!(failure, None, "{}", failure.clone().unwrap_or_default());
 }

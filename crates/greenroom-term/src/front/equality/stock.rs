@@ -11,7 +11,7 @@ use alacritty_terminal::term::test::TermSize;
 use alacritty_terminal::term::{Config, TermMode};
 use vte::ansi::{Processor, Rgb, Timeout};
 
-use super::compare::{Picture, cells, cursor};
+use super::compare::{Picture, cells, cursor, stock_replies};
 use crate::input_modes::{MouseEncoding, MouseMode};
 use crate::mark::Mark;
 use crate::size::Size;
@@ -111,6 +111,6 @@ impl Stock {
                 _ => {}
             }
         }
-        (replies, marks)
+        (stock_replies(&replies), marks)
     }
 }

@@ -3,16 +3,21 @@
 use crate::size::Size;
 
 /// A small generator of numbers: the same seed gives the same stream on every machine.
-pub struct Random(u64);
+pub struct Random {
+    state: u64,
+    /// Rows of the screen: many rules turn on a count of lines close to it.
+    rows: usize,
+}
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd1b5_4a32_d192_ed03)
+        let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd1b5_4a32_d192_ed03;
+        Random { state, rows: 0 }
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
@@ -40,9 +45,12 @@ impl Stream {
         let cols = 2 + random.below(24) as u16;
         let rows = 1 + random.below(8) as u16;
         let size = Size::new(cols, rows).expect("within limits");
+        random.rows = rows.into();
         // Some streams are calm, so that there is something to skip.
         let calm = random.below(4);
-        let pieces = (0..1 + random.below(60)).map(|_| piece(random, calm)).collect();
+        // Short ones, too: what goes wrong early scrolls off later.
+        let most = [5, 20, 60][random.below(3)];
+        let pieces = (0..1 + random.below(most)).map(|_| piece(random, calm)).collect();
         Stream { size, cuts: random.next(), pieces }
     }
 
@@ -84,11 +92,12 @@ impl Stream {
 
 fn piece(random: &mut Random, calm: usize) -> Vec<u8> {
     let text = match random.below(if calm == 0 { 40 } else { 14 + 9 * (4 - calm) }) {
-        0..=5 => lines(random),
+        0..=4 => lines(random),
+        5 => repaint(random),
         6..=8 => words(random),
         9 => sgr(random),
         10 => format!("{}{}\r\n", sgr(random), words(random)),
-        11 => lines(random),
+        11 => repaint(random),
         12 => control(random),
         13 => wide(random),
         14 => osc(random),
@@ -130,7 +139,8 @@ fn lines(random: &mut Random) -> String {
     let mut text = String::new();
     let ends: &[&str] =
         if random.below(4) == 0 { &["\r\n", "\n", "\x0b", "\n\r"] } else { &["\r\n"] };
-    for _ in 0..1 + random.below(25) {
+    let most = if random.below(2) == 0 { 2 * random.rows + 2 } else { 25 };
+    for _ in 0..1 + random.below(most) {
         if random.below(5) > 0 {
             text += &words(random);
         }
@@ -138,11 +148,43 @@ fn lines(random: &mut Random) -> String {
             text += &sgr(random);
         }
         if random.below(30) == 0 {
-            text += random.of(&["\x07", "\t", "\x1b[K", "\u{e9}", "\x1b[2X", "\x08", "\x0e", "\x0f"]);
+            text += random.of(&[
+                "\x07",
+                "\t",
+                "\x1b[K",
+                "\u{e9}",
+                "\x1b[2X",
+                "\x08",
+                "\x0e",
+                "\x0f",
+                "\x1b]2;a\nb\x07",
+            ]);
         }
         text += random.of(ends);
     }
     text
+}
+
+/// Over what is already there, from somewhere above the bottom; or a line feed that is none.
+fn repaint(random: &mut Random) -> String {
+    let up = random.below(8);
+    let start = match random.below(7) {
+        0 => format!("\x1b[{}A", 1 + up),
+        1 => format!("\x1b[{}F", 1 + up),
+        2 => format!("\x1b[{}d", 1 + up),
+        3 => {
+            let few = "z\r\n".repeat(random.below(random.rows + 1));
+            return words(random) + &lines(random) + "\x1b]2;a\nb\x07" + &few + "\x1b[s";
+        }
+        _ => format!("\x1b[{}H", 1 + up),
+    };
+    lines(random) + &words(random) + &start + &short_lines(random)
+}
+
+/// Lines that do not wrap, about a screen of them.
+fn short_lines(random: &mut Random) -> String {
+    let count = random.rows + random.below(random.rows + 2);
+    (0..count).map(|_| random.of(&["\r\n", "a\r\n", "bc\r\n"])).collect()
 }
 
 fn control(random: &mut Random) -> String {
@@ -153,16 +195,41 @@ fn control(random: &mut Random) -> String {
 
 fn wide(random: &mut Random) -> String {
     let chars = [
-        "あ", "漢字", "é", "e\u{301}", "\u{301}", "😀", "👨\u{200d}👩", "─│┌", "\u{85}", "\u{a0}", "ﷺ",
-        "\u{ad}", "ß", "한", "\u{200b}", "a\u{300}\u{301}", "０",
+        "あ",
+        "漢字",
+        "é",
+        "e\u{301}",
+        "\u{301}",
+        "😀",
+        "👨\u{200d}👩",
+        "─│┌",
+        "\u{85}",
+        "\u{a0}",
+        "ﷺ",
+        "\u{ad}",
+        "ß",
+        "한",
+        "\u{200b}",
+        "a\u{300}\u{301}",
+        "０",
     ];
     (0..1 + random.below(6)).map(|_| random.of(&chars)).collect()
 }
 
 fn broken_utf8(random: &mut Random) -> Vec<u8> {
     let broken: [&[u8]; 12] = [
-        b"\xff", b"\xc3", b"\xc3(", b"\xe2\x82", b"\xf0\x9f", b"\x80", b"\x9b1m", b"\xed\xa0\x80",
-        b"\xc3\x1b[1m", b"\xf4\x90\x80\x80", b"\x85", b"\xe2\x82\n",
+        b"\xff",
+        b"\xc3",
+        b"\xc3(",
+        b"\xe2\x82",
+        b"\xf0\x9f",
+        b"\x80",
+        b"\x9b1m",
+        b"\xed\xa0\x80",
+        b"\xc3\x1b[1m",
+        b"\xf4\x90\x80\x80",
+        b"\x85",
+        b"\xe2\x82\n",
     ];
     random.of(&broken).to_vec()
 }
@@ -184,10 +251,44 @@ fn numbers(random: &mut Random) -> String {
 
 fn sgr(random: &mut Random) -> String {
     let attributes = [
-        "", "0", "1", "2", "3", "4", "4:3", "4:0", "4:2", "7", "8", "9", "21", "22", "24", "27", "31",
-        "42", "39", "49", "95", "104", "38;5;9", "48;5;200", "38;2;1;2;3", "48;2;9;8;7", "58;5;3",
-        "58;2;1;2;3", "59", "38:2:1:2:3", "38:2::1:2:3", "38;5;300", "38;2;1;999;3;4", "38", "48;7;1",
-        "38;2;1", "5", "25",
+        "",
+        "0",
+        "1",
+        "2",
+        "3",
+        "4",
+        "4:3",
+        "4:0",
+        "4:2",
+        "7",
+        "8",
+        "9",
+        "21",
+        "22",
+        "24",
+        "27",
+        "31",
+        "42",
+        "39",
+        "49",
+        "95",
+        "104",
+        "38;5;9",
+        "48;5;200",
+        "38;2;1;2;3",
+        "48;2;9;8;7",
+        "58;5;3",
+        "58;2;1;2;3",
+        "59",
+        "38:2:1:2:3",
+        "38:2::1:2:3",
+        "38;5;300",
+        "38;2;1;999;3;4",
+        "38",
+        "48;7;1",
+        "38;2;1",
+        "5",
+        "25",
     ];
     let count = 1 + random.below(3);
     let list: Vec<_> = (0..count).map(|_| random.of(&attributes)).collect();
@@ -204,8 +305,8 @@ fn csi(random: &mut Random) -> String {
 
 fn mode(random: &mut Random) -> String {
     let modes = [
-        "1", "7", "12", "25", "1000", "1002", "1003", "1004", "1005", "1006", "1007", "1042", "2004",
-        "2026", "3", "6", "1049", "1049", "1;25", "7;1049", "6;7", "1001", "5", "2", "",
+        "1", "7", "12", "25", "1000", "1002", "1003", "1004", "1005", "1006", "1007", "1042",
+        "2004", "2026", "3", "6", "1049", "1049", "1;25", "7;1049", "6;7", "1001", "5", "2", "",
     ];
     let state = random.of(&["h", "l"]);
     match random.below(5) {
@@ -225,9 +326,25 @@ fn escape(random: &mut Random) -> String {
 
 fn query(random: &mut Random) -> String {
     let queries = [
-        "\x1b[c", "\x1b[>c", "\x1b[5n", "\x1b[6n", "\x1b[?25$p", "\x1b[?7$p", "\x1b[4$p", "\x1b[?12$p",
-        "\x1b[18t", "\x1b[14t", "\x1b[?u", "\x1b[>q", "\x1b]11;?\x07", "\x1b]4;1;?;2;?\x1b\\",
-        "\x1b[?3$p", "\x1b[0c", "\x1b[1c", "\x1b[5:1n", "\x1b[7n",
+        "\x1b[c",
+        "\x1b[>c",
+        "\x1b[5n",
+        "\x1b[6n",
+        "\x1b[?25$p",
+        "\x1b[?7$p",
+        "\x1b[4$p",
+        "\x1b[?12$p",
+        "\x1b[18t",
+        "\x1b[14t",
+        "\x1b[?u",
+        "\x1b[>q",
+        "\x1b]11;?\x07",
+        "\x1b]4;1;?;2;?\x1b\\",
+        "\x1b[?3$p",
+        "\x1b[0c",
+        "\x1b[1c",
+        "\x1b[5:1n",
+        "\x1b[7n",
     ];
     random.of(&queries).to_owned()
 }
@@ -235,18 +352,52 @@ fn query(random: &mut Random) -> String {
 /// Titles, keyboard flags, cursor style.
 fn stack(random: &mut Random) -> String {
     let stacks = [
-        "\x1b[22t", "\x1b[23t", "\x1b[22;0;0t", "\x1b[>1u", "\x1b[>5u", "\x1b[<u", "\x1b[<2u",
-        "\x1b]2;one\x07", "\x1b]0;two;three\x1b\\", "\x1b[3 q", "\x1b[ q", "\x1b[2 q", "\x1b[9 q",
-        "\x1b[>4;2m", "\x1b[>4m", "\x1b]50;CursorShape=1\x07",
+        "\x1b[22t",
+        "\x1b[23t",
+        "\x1b[22;0;0t",
+        "\x1b[>1u",
+        "\x1b[>5u",
+        "\x1b[<u",
+        "\x1b[<2u",
+        "\x1b]2;one\x07",
+        "\x1b]0;two;three\x1b\\",
+        "\x1b[3 q",
+        "\x1b[ q",
+        "\x1b[2 q",
+        "\x1b[9 q",
+        "\x1b[>4;2m",
+        "\x1b[>4m",
+        "\x1b]50;CursorShape=1\x07",
     ];
     random.of(&stacks).to_owned()
 }
 
 fn osc(random: &mut Random) -> String {
     let bodies = [
-        "2;title", "0; spaced ", "2;", "2", "4;1;rgb:11/22/33", "4;300;#fff", "10;#123456", "11;rgb:f/f/f",
-        "12;#abc", "104", "104;1", "110", "111", "8;;http://x", "8;id=a;http://y;z", "8;;", "999;x", "",
-        "2;li\nne", "22;text", "10;#111;#222;#333;#444", "2;caf\u{e9}", "8;;http://x", "4;1;bad",
+        "2;title",
+        "0; spaced ",
+        "2;",
+        "2",
+        "4;1;rgb:11/22/33",
+        "4;300;#fff",
+        "10;#123456",
+        "11;rgb:f/f/f",
+        "12;#abc",
+        "104",
+        "104;1",
+        "110",
+        "111",
+        "8;;http://x",
+        "8;id=a;http://y;z",
+        "8;;",
+        "999;x",
+        "",
+        "2;li\nne",
+        "22;text",
+        "10;#111;#222;#333;#444",
+        "2;caf\u{e9}",
+        "8;;http://x",
+        "4;1;bad",
     ];
     let ends = ["\x07", "\x1b\\", "\x1b\\", "\x1b[1m", "\x18", "\x1b]2;in\x07"];
     format!("\x1b]{}{}", random.of(&bodies), random.of(&ends))
@@ -261,12 +412,32 @@ fn string(random: &mut Random) -> String {
 
 fn malformed(random: &mut Random) -> String {
     let sequences = [
-        "\x1b[1\n;2H", "\x1b[3\x08m", "\x1b[1;\x1b[2m", "\x1b[3<m", "\x1b[?1", "\x1b[", "\x1b", "\x1b]",
-        "\x1b[1 2m", "\x1b[!p", "\x1b[1$r", "\x1b[31\x18m", "\x1b\x1b[1m", "\x1b(\n0", "\x1b[\x7f1m",
-        "\x1b[>1;2x", "\x1b[=5z", "\x1b[1:2:3m", "\x1b[\x0e4m", "\x1b[::5H", "\x1b[?1:2h",
+        "\x1b[1\n;2H",
+        "\x1b[3\x08m",
+        "\x1b[1;\x1b[2m",
+        "\x1b[3<m",
+        "\x1b[?1",
+        "\x1b[",
+        "\x1b",
+        "\x1b]",
+        "\x1b[1 2m",
+        "\x1b[!p",
+        "\x1b[1$r",
+        "\x1b[31\x18m",
+        "\x1b\x1b[1m",
+        "\x1b(\n0",
+        "\x1b[\x7f1m",
+        "\x1b[>1;2x",
+        "\x1b[=5z",
+        "\x1b[1:2:3m",
+        "\x1b[\x0e4m",
+        "\x1b[::5H",
+        "\x1b[?1:2h",
         "\x1b[1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;31m",
-        "\x1b[1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;31m", "\x1b[?7;25$p",
-        "\x1b[38;5", "\x1b[\u{e9}1m",
+        "\x1b[1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;31m",
+        "\x1b[?7;25$p",
+        "\x1b[38;5",
+        "\x1b[\u{e9}1m",
     ];
     random.of(&sequences).to_owned()
 }
