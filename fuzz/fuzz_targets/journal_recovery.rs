@@ -137,7 +137,6 @@ fn damage(state: &mut Damaged, input: &mut Input<'_>) -> Option<()> {
             state.in_pipe = vec![which; n];
         }
     }
-    state.files.remove("");
     Some(())
 }
 
@@ -168,6 +167,7 @@ fuzz_target!(|data: &[u8]| {
         Damaged { ring: SOUND.ring.clone(), files: SOUND.files.clone(), in_pipe: Vec::new() };
     let mut input = Input(data);
     while damage(&mut state, &mut input).is_some() {}
+    state.files.remove("");
     let dir = scratch();
     for (name, bytes) in &state.files {
         std::fs::write(dir.path().join(name), bytes).unwrap();

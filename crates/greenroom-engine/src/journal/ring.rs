@@ -43,6 +43,8 @@ use super::limits::{CONTROL_BYTES, DATA_MAX, DATA_MIN, HEADER_BYTES, NOTE_BYTES}
 
 /// "greenrng" in a little-endian word.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"greenrng");
+/// An upgrade meets rings of the version before: whoever changes the layout
+/// must go on reading the old one, or the unspilled bytes are lost.
 pub(super) const VERSION: u64 = 1;
 
 /// The words of the control page, by byte offset.

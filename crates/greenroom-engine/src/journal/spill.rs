@@ -196,11 +196,13 @@ impl Spiller {
         }
         let mut queue = lock(&inner.queue);
         loop {
-            if wanted.iter().all(|(session, goal)| session.is_flushed(*goal)) {
+            let mut left = wanted.iter().filter(|(session, goal)| !session.is_flushed(*goal));
+            let hopeless = left.clone().all(|(s, _)| s.shared.paused.load(Ordering::Acquire));
+            if left.next().is_none() {
                 return true;
             }
             let now = Instant::now();
-            if now >= deadline {
+            if hopeless || now >= deadline {
                 return false;
             }
             queue = match inner.turned.wait_timeout(queue, deadline - now) {

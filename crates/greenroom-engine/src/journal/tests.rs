@@ -305,10 +305,14 @@ impl Model {
     }
 
     fn finish(&mut self) {
-        while self.queued > 0 {
+        for _ in 0..100 {
+            if self.queued == 0 {
+                break;
+            }
             self.pump(1 << 20);
             settle(self.journal());
         }
+        assert_eq!(self.queued, 0, "everything written comes in");
         settle(self.journal());
         let reader = self.journal().reader();
         let (oldest, tail) = reader.span();
