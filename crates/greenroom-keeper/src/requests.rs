@@ -101,6 +101,8 @@ impl Keeper {
                         "daemon {pid} speaks version {version}, this keeper {PROTOCOL_VERSION}"
                     ));
                 }
+                // What was noted before is in the list it asks for next.
+                self.outbox.clear();
                 self.greeted = true;
                 self.outbox.push(self.hello());
             }

@@ -3,7 +3,9 @@
 use super::*;
 
 fn private() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    dir
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn what_no_program_could_be_given_is_refused() {
     refused(|it| it.cols = 0, "cols in the spawn spec is 0");
     refused(|it| it.flags = 4, "flags in the spawn spec is 4");
     let huge = |it: &mut SpawnSpec| it.argv.push(vec![b'x'; MAX_SPEC_BYTES]);
-    refused(huge, "the spawn spec is 4194354 bytes, the limit is 4194304");
+    refused(huge, "the spawn spec is 4194351 bytes, the limit is 4194304");
 }
 
 #[test]

@@ -8,7 +8,10 @@ use greenroom_keeper::tree::{Process, signal_tree, tree_of};
 
 use crate::host::{Host, alive, read_all, read_until, sh};
 
-const MARKER: &[u8] = b"GREENROOM_SESSION_KEY=k-1f2e";
+/// Tests run beside each other: each has its own key.
+fn marker(key: &str) -> Vec<u8> {
+    format!("GREENROOM_SESSION_KEY={key}").into_bytes()
+}
 
 /// A leader with a child, and a grandchild that left by setsid and two forks, ignoring the hang-up.
 const ESCAPE: &str =
@@ -20,44 +23,45 @@ fn pid_after(text: &str, word: &str) -> i32 {
     words.nth(1).unwrap().parse().unwrap()
 }
 
-fn marked(script: &str) -> greenroom_keeper::SpawnSpec {
+fn marked(key: &str, script: &str) -> greenroom_keeper::SpawnSpec {
     let mut spec = sh(script);
-    spec.env.push((b"GREENROOM_SESSION_KEY".to_vec(), b"k-1f2e".to_vec()));
+    spec.env.push((b"GREENROOM_SESSION_KEY".to_vec(), key.into()));
     spec
 }
 
 #[test]
 fn a_double_forked_grandchild_is_found_by_the_marker_only() {
     let (host, daemon) = Host::start();
-    let (pid, fds) = daemon.spawn(1, &marked(ESCAPE));
+    let marker = marker("k-1f2e");
+    let (pid, fds) = daemon.spawn(1, &marked("k-1f2e", ESCAPE));
     let mut text = String::new();
     while text.matches(" end").count() < 2 || !text.contains("up") {
         text.push_str(&read_until(&fds.master, "\n"));
     }
     let (near, far) = (pid_after(&text, "near"), pid_after(&text, "far"));
     let leader = Process::of(pid).unwrap();
-    let pids = |marker| -> Vec<i32> {
+    let pids = |marker: Option<&[u8]>| -> Vec<i32> {
         let tree = tree_of(leader, marker);
         tree.iter().map(|process| process.pid).collect()
     };
     let without = pids(None);
     assert!(without.contains(&pid) && without.contains(&near), "{without:?}");
     assert!(!without.contains(&far), "it has left session and parents");
-    let with = pids(Some(MARKER));
+    let with = pids(Some(&marker));
     assert!(with.contains(&far), "{with:?}");
     assert!(!with.contains(&host.pid()) && !with.contains(&daemon.pid));
     // TERM reaches everybody, and the one who ignores it is still there for KILL.
-    let told = signal_tree(leader, Some(MARKER), libc::SIGTERM).unwrap();
+    let told = signal_tree(leader, Some(&marker), libc::SIGTERM).unwrap();
     assert!(told.complete && told.denied.is_empty());
     assert!(told.processes.iter().any(|process| process.pid == far));
     daemon.exited(1);
     assert!(alive(far));
-    let killed = signal_tree(leader, Some(MARKER), libc::SIGKILL).unwrap();
+    let killed = signal_tree(leader, Some(&marker), libc::SIGKILL).unwrap();
     assert!(killed.complete);
     assert!(killed.processes.iter().any(|process| process.pid == far));
     // Its end is the end of the terminal's last user; the keeper reaps it.
     read_all(&fds.master);
-    while !tree_of(leader, Some(MARKER)).is_empty() {
+    while !tree_of(leader, Some(&marker)).is_empty() {
         daemon.list();
     }
 }
@@ -65,18 +69,19 @@ fn a_double_forked_grandchild_is_found_by_the_marker_only() {
 #[test]
 fn a_tree_that_keeps_forking_is_ended() {
     let (host, daemon) = Host::start();
+    let marker = marker("k-77aa");
     // Each generation starts the next and dies: the pid moves on all the time.
     let script = "f() { (f) & (f) & wait; }; echo up; while :; do (sleep 0.01; :) & (setsid sleep 0.02) & (sh -c 'sleep 0.01 & sleep 0.02') & wait -n; done";
-    let (pid, fds) = daemon.spawn(1, &marked(script));
+    let (pid, fds) = daemon.spawn(1, &marked("k-77aa", script));
     read_until(&fds.master, "up");
     let leader = Process::of(pid).unwrap();
-    let killed = signal_tree(leader, Some(MARKER), libc::SIGKILL).unwrap();
+    let killed = signal_tree(leader, Some(&marker), libc::SIGKILL).unwrap();
     assert!(killed.complete, "{killed:?}");
     daemon.exited(1);
     while host.children() != [daemon.pid] {
         daemon.list();
     }
-    assert_eq!(tree_of(leader, Some(MARKER)), []);
+    assert_eq!(tree_of(leader, Some(&marker)), []);
 }
 
 #[test]
