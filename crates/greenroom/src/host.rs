@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use greenroom_client::{Client, ClientError};
 use greenroom_daemon::Paths;
+use greenroom_protocol::api::server::ShutdownParams;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Serialize;
@@ -163,7 +164,7 @@ fn start_in_background() -> Result<(), Start> {
         let failure = Failure::failed(format!("cannot start the host: {error}"));
         Start::Failed(failure.hint("set GREENROOM_HOME to a directory you can write to"))
     })?;
-    let mut keeper = Keeper::command(&[]);
+    let mut keeper = Keeper::command(None, &[]);
     keeper.command.stdout(Stdio::null()).stderr(Stdio::null());
     let (child, ready) = keeper.start().map_err(Start::Failed)?;
     let said = ready.wait();
@@ -198,11 +199,16 @@ pub struct Ready {
 impl Keeper {
     /// This program as a keeper. Its stdin will be the ready pipe: the only descriptor that can be
     /// handed to a child without unsafe code and is of no use to it.
-    pub fn command(args: &[OsString]) -> Keeper {
+    ///
+    /// `home` is where everything of that host lies, if not where the environment says.
+    pub fn command(home: Option<&Path>, args: &[OsString]) -> Keeper {
         let mut command = Command::new(program());
         command.arg0("greenroom").arg("keeper").arg("--ready").args(args).current_dir("/");
         // A relative home is relative to here, not to the keeper's directory.
-        if let Some(home) = std::env::var_os("GREENROOM_HOME").filter(|home| !home.is_empty())
+        let own = || {
+            std::env::var_os("GREENROOM_HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
+        };
+        if let Some(home) = home.map(Path::to_owned).or_else(own)
             && let Ok(home) = std::path::absolute(home)
         {
             command.env("GREENROOM_HOME", home);
@@ -240,6 +246,83 @@ impl Ready {
         }
     }
 }
+
+/// A host of our own, in a directory that goes with it: for the demo and for `serve --stdio`.
+///
+/// It ends with [`PrivateHost::stop`], or at the latest when this value is dropped.
+#[derive(Debug)]
+pub struct PrivateHost {
+    pub host: Host,
+    pub home: tempfile::TempDir,
+    keeper: Child,
+}
+
+impl PrivateHost {
+    /// Starts it; its configuration is the user's.
+    pub async fn start() -> Result<PrivateHost, Failure> {
+        let refuse = |error: std::io::Error| {
+            Failure::io("cannot make a directory for a private host", &error)
+        };
+        // A short name in a short place: the path of a socket may have 107 bytes.
+        let home = tempfile::Builder::new().prefix("greenroom-").tempdir().map_err(refuse)?;
+        let config = paths().ok().map(|paths| paths.config_file()).filter(|file| file.is_file());
+        if let Some(config) = config {
+            std::fs::copy(config, home.path().join("config.toml")).map_err(refuse)?;
+        }
+        let mut command = Keeper::command(Some(home.path()), &[]);
+        command.command.stdout(Stdio::null()).stderr(Stdio::null());
+        let (keeper, ready) = command.start()?;
+        let mut guard = Stopped(Some(keeper));
+        ready.wait().map_err(|text| {
+            Failure::unavailable(format!("cannot start a private host: {}", text.trim_end()))
+        })?;
+        let host = Host::at(&Paths::below(home.path()).socket()).await?;
+        let keeper = guard.0.take().expect("nobody else has taken it");
+        Ok(PrivateHost { host, home, keeper })
+    }
+
+    /// Ends its sessions and the host, and waits for both.
+    pub async fn stop(mut self) -> Result<(), Failure> {
+        let params = ShutdownParams { if_idle: false, grace_ms: Some(PRIVATE_GRACE_MS) };
+        let stopped = crate::commands::stop(&self.host, &params).await;
+        if stopped.is_ok() {
+            // It listens no more and has nothing left to do but to exit.
+            let _ = self.keeper.wait();
+        }
+        stopped.map(drop)
+    }
+}
+
+impl Drop for PrivateHost {
+    fn drop(&mut self) {
+        end(&mut self.keeper);
+    }
+}
+
+/// A keeper that must not outlive a failed start.
+struct Stopped(Option<Child>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if let Some(keeper) = &mut self.0 {
+            end(keeper);
+        }
+    }
+}
+
+/// Asks a keeper of ours to end everything and waits for it; nothing if it has ended.
+fn end(keeper: &mut Child) {
+    if let Ok(None) = keeper.try_wait() {
+        let _ = rustix::process::kill_process(
+            rustix::process::Pid::from_child(keeper),
+            rustix::process::Signal::TERM,
+        );
+        let _ = keeper.wait();
+    }
+}
+
+/// Sessions of a private host end with it; whoever needs longer has been told by EOF already.
+const PRIVATE_GRACE_MS: u64 = 1000;
 
 /// This program. Its own path if it is still there: a replaced file leaves `/proc/self/exe` only.
 pub fn program() -> PathBuf {

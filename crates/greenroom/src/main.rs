@@ -15,6 +15,7 @@ mod host;
 mod output;
 mod player;
 mod stage;
+mod stdio;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

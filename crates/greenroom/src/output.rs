@@ -213,7 +213,7 @@ fn elide(text: &str, width: usize) -> String {
 }
 
 /// Text from a session shown in a table: control characters must not reach the terminal.
-fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -6,16 +6,14 @@
 //! Absent on purpose: a screen. The terminal in front of the user is one.
 
 use std::io::Write as _;
-use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use greenroom_protocol::asciicast::{CastError, Event, Header, Line, Reader};
-use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
 use crate::attach::input::{Act, InputFilter};
 use crate::attach::terminal::{self, RawMode};
-use crate::attach::{at, read_keys};
+use crate::attach::{at, keyboard, read_keys};
 use crate::error::Failure;
 
 /// How far an arrow key goes.
@@ -147,8 +145,7 @@ impl<'a> Player<'a> {
 
     async fn play_with_keys(&mut self) -> Result<(), Failure> {
         let stdin = std::io::stdin();
-        let keyboard = AsyncFd::with_interest(stdin.as_fd(), tokio::io::Interest::READABLE)
-            .map_err(|error| Failure::io("cannot read from the terminal", &error))?;
+        let keyboard = keyboard(&stdin)?;
         // The recording's queries are answered by the terminal; those answers are not keys.
         let mut filter = InputFilter::new("none".parse().map_err(Failure::failed)?);
         self.catch_up()?;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use greenroom_daemon::Paths;
+use greenroom_daemon::{DaemonOptions, Paths};
 use greenroom_keeper::KeeperOptions;
 use greenroom_protocol::fault::exit;
 
@@ -43,18 +43,11 @@ pub fn keeper(args: &[OsString]) -> ExitCode {
     if let Err(error) = paths.prepare() {
         return refuse(ready, &error.to_string());
     }
-    let lock = match &wish.socket {
-        // Another socket is another host, with a lock of its own beside it.
-        Some(socket) => socket.with_extension("lock"),
-        None => paths.lock(),
-    };
-    let mut daemon = vec![OsString::from("/proc/self/exe"), OsString::from("daemon")];
-    if wish.foreground {
-        daemon.push("--foreground".into());
-    }
+    let daemon = vec![OsString::from("/proc/self/exe"), OsString::from("daemon")];
     greenroom_keeper::run(KeeperOptions {
         socket: wish.socket.unwrap_or_else(|| paths.socket()),
-        lock,
+        // One home has one host, wherever that listens.
+        lock: paths.lock(),
         log: paths.keeper_log(),
         daemon_log: paths.daemon_err(),
         daemon,
@@ -63,9 +56,13 @@ pub fn keeper(args: &[OsString]) -> ExitCode {
     })
 }
 
-/// `greenroom daemon [--foreground]`.
-pub fn daemon(_args: &[OsString]) -> ExitCode {
-    ExitCode::FAILURE
+/// `greenroom daemon`: only a keeper starts it.
+pub fn daemon(args: &[OsString]) -> ExitCode {
+    if let Some(wrong) = args.first() {
+        tell(&format!("greenroom: the daemon does not know the argument {}", wrong.display()));
+        return ExitCode::from(exit::USAGE);
+    }
+    greenroom_daemon::run(DaemonOptions::default())
 }
 
 #[derive(Default)]

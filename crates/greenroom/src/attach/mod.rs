@@ -174,8 +174,7 @@ impl View {
         let stdin = io::stdin();
         // A terminal stays blocking: its settings belong to everybody who has it open. We ask
         // before each read instead.
-        let keyboard = AsyncFd::with_interest(stdin.as_fd(), tokio::io::Interest::READABLE)
-            .map_err(|error| Failure::io("cannot read from the terminal", &error))?;
+        let keyboard = keyboard(&stdin)?;
         let mut hold_until = None;
         loop {
             // We are the only sender: room that is there stays.
@@ -286,6 +285,16 @@ pub async fn at(moment: Option<Instant>) {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
+}
+
+/// The keyboard, to wait for.
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe for descriptors that may be closed; stdin never is"
+)]
+pub fn keyboard(stdin: &io::Stdin) -> Result<AsyncFd<BorrowedFd<'_>>, Failure> {
+    AsyncFd::with_interest(stdin.as_fd(), tokio::io::Interest::READABLE)
+        .map_err(|error| Failure::io("cannot read from the terminal", &error))
 }
 
 /// What was typed; empty when the terminal is gone.

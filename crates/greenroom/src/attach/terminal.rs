@@ -129,7 +129,7 @@ fn leave(colors: &[u8]) {
     let bytes = [ABORT, SYNC_END, MODES, colors, TITLE_POP, to_bottom.as_bytes()].concat();
     write_patiently(stdout.as_fd(), &bytes);
     // `Now`, not `Flush`: what the user typed ahead is for the shell.
-    drop(tcsetattr(&stdin, OptionalActions::Now, &termios));
+    let _ = tcsetattr(&stdin, OptionalActions::Now, &termios);
 }
 
 /// Writes what the terminal takes before patience ends.

@@ -14,7 +14,7 @@ mod key;
 mod kill;
 mod logs;
 mod ls;
-mod new;
+pub mod new;
 mod read;
 mod record;
 mod rename;
@@ -26,6 +26,9 @@ mod serve;
 mod shutdown;
 mod upgrade;
 mod wait;
+
+pub use serve::wants_session;
+pub use shutdown::stop;
 
 use crate::cli::{Global, Verb};
 use crate::error::{Failure, Outcome};

@@ -1,0 +1,73 @@
+//! Every verb speaks JSON when asked to: a verb that is in the help and not in the table here fails.
+
+use serde_json::Value;
+
+use crate::support::Home;
+
+/// A call of each verb that works, after [`prepare`]. `{run}` and `{ended}` are sessions. The verbs
+/// with a test of their own are named with the file that has it.
+const CALLS: &[(&str, &[&str])] = &[
+    ("new", &["new", "--", "sh", "-c", "read x"]),
+    ("ls", &["ls"]),
+    ("info", &["info", "{run}"]),
+    ("rename", &["rename", "{run}", "other"]),
+    ("rm", &["rm", "{ended}"]),
+    ("send", &["send", "{run}", "x"]),
+    ("key", &["key", "{run}", "enter"]),
+    ("read", &["read", "{run}"]),
+    ("wait", &["wait", "{ended}", "--until", "exit"]),
+    ("events", &["events"]),
+    ("kill", &["kill", "{run}"]),
+    ("record", &["record", "{ended}"]),
+    ("replay", &["replay", "{ended}"]),
+    ("upgrade", &["upgrade"]),
+    ("doctor", &["doctor"]),
+    ("logs", &["logs"]),
+    ("completions", &["completions", "bash"]),
+    ("schema", &["schema"]),
+    ("shutdown", &["shutdown", "--grace", "100ms"]),
+];
+const ELSEWHERE: &[(&str, &str)] = &[("attach", "attach.rs"), ("serve", "serve.rs"), ("demo", "demo.rs")];
+
+fn prepare(home: &Home) -> (String, String) {
+    let run = home.shell("cat");
+    let ended = home.shell("echo done");
+    home.ok(&["wait", &ended, "--until", "exit"]);
+    (run, ended)
+}
+
+#[test]
+fn every_verb_answers_in_json() {
+    for (verb, call) in CALLS {
+        let home = Home::new();
+        let (run, ended) = prepare(&home);
+        let fill = |word: &&str| word.replace("{run}", &run).replace("{ended}", &ended);
+        let mut words: Vec<String> = call.iter().map(fill).collect();
+        let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
+        words.insert(at, "--json".to_owned());
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let text = home.ok(&words);
+        assert!(!text.is_empty(), "{verb} --json says nothing");
+        for line in text.lines() {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{verb}: {error}: {line}"));
+        }
+    }
+}
+
+#[test]
+fn the_table_has_every_verb() {
+    let home = Home::new();
+    let help = home.ok(&["--help"]);
+    let commands = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let verbs: Vec<&str> = commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
+    let verbs: Vec<&str> = verbs.into_iter().filter(|verb| !verb.is_empty()).collect();
+    assert!(verbs.len() > 15, "{help}");
+    for verb in verbs {
+        let here = CALLS.iter().any(|(name, _)| *name == verb) || ELSEWHERE.iter().any(|(name, _)| *name == verb);
+        assert!(here, "{verb} has no JSON test");
+    }
+    for verb in ["new", "ls", "info", "rename", "rm", "attach", "send", "key", "read", "wait", "events", "kill",
+        "record", "replay", "serve", "upgrade", "doctor", "logs", "completions", "schema", "demo"] {
+        assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in the help");
+    }
+}

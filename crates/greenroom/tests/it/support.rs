@@ -1,0 +1,172 @@
+//! A home, the binary in it, and the certainty that nothing is left running.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::Value;
+
+pub const BIN: &str = env!("CARGO_BIN_EXE_greenroom");
+/// Nothing we wait for takes a tenth of it, also on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A private home; its host ends with it.
+pub struct Home {
+    dir: tempfile::TempDir,
+}
+
+/// What a run of the binary said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Home {
+    pub fn new() -> Home {
+        Home { dir: tempfile::Builder::new().prefix("gr-").tempdir().unwrap() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.path().join("run/greenroom.sock")
+    }
+
+    /// The binary with a clean environment of this home.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(BIN);
+        command.args(args).env_clear().current_dir(self.path());
+        command.env("GREENROOM_HOME", self.path()).env("HOME", self.path()).env("LANG", "C.UTF-8");
+        let bin_dir = Path::new(BIN).parent().unwrap().display().to_string();
+        command.env("PATH", format!("{bin_dir}:/usr/local/bin:/usr/bin:/bin:/usr/games"));
+        command.env("SHELL", "/bin/sh").env("PS1", "ready> ").stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Said {
+        Said::of(self.command(args).output().unwrap())
+    }
+
+    pub fn run_with_input(&self, args: &[&str], input: &str) -> Said {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        Said::of(child.wait_with_output().unwrap())
+    }
+
+    /// Runs it and expects success; answers stdout without its last newline.
+    #[track_caller]
+    pub fn ok(&self, args: &[&str]) -> String {
+        let said = self.run(args);
+        assert_eq!(said.code, 0, "{args:?}: {said:?}");
+        said.out.strip_suffix('\n').map(str::to_owned).unwrap_or(said.out)
+    }
+
+    /// The one JSON document of a run.
+    #[track_caller]
+    pub fn json(&self, args: &[&str]) -> Value {
+        let text = self.ok(args);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
+    }
+
+    /// Starts a shell command in a session and answers its id.
+    #[track_caller]
+    pub fn shell(&self, script: &str) -> String {
+        self.ok(&["new", "--", "sh", "-c", script])
+    }
+
+    /// Waits until the session shows the text.
+    #[track_caller]
+    pub fn wait_text(&self, session: &str, pattern: &str) {
+        let until = format!("text={pattern}");
+        let said = self.run(&["wait", session, "--until", &until, "--timeout", "30s"]);
+        assert_eq!(said.code, 0, "{pattern:?} did not come: {}\n{}", said.err, self.run(&["read", session]).out);
+    }
+
+    pub fn screen(&self, session: &str) -> String {
+        self.ok(&["read", session])
+    }
+
+    /// `server.stats` and such, through the API itself.
+    #[track_caller]
+    pub fn call(&self, method: &str, params: Value) -> Value {
+        let request = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let said = self.run_with_input(&["serve", "--stdio", "--shared", "--no-start"], &format!("{request}\n"));
+        let reply: Value = serde_json::from_str(said.out.trim()).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+        assert!(reply.get("error").is_none(), "{reply}");
+        reply["result"].clone()
+    }
+
+    pub fn daemon_pid(&self) -> i32 {
+        i32::try_from(self.call("server.stats", serde_json::json!({}))["daemon_pid"].as_i64().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let lock = std::fs::read_to_string(self.path().join("run/greenroom.lock")).unwrap_or_default();
+        let keeper = lock.trim().parse().ok().and_then(Pid::from_raw);
+        let Some(keeper) = keeper else { return };
+        drop(self.run(&["shutdown", "--no-start", "--grace", "100ms"]));
+        if !gone_within(keeper, Duration::from_secs(10)) {
+            // Ours: its pid stands in our own lock file.
+            drop(kill_process(keeper, Signal::TERM));
+            if !gone_within(keeper, Duration::from_secs(10)) {
+                drop(kill_process(keeper, Signal::KILL));
+            }
+            if !std::thread::panicking() {
+                panic!("the keeper {keeper:?} did not end by itself");
+            }
+        }
+    }
+}
+
+impl Said {
+    fn of(output: Output) -> Said {
+        Said {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Whether the process ends in time. A zombie of somebody else's child has ended.
+pub fn gone_within(pid: Pid, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        let zombie = stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
+        if test_kill_process(pid).is_err() || zombie {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        pause();
+    }
+}
+
+/// Asks again and again what cannot tell us by itself.
+#[track_caller]
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}");
+        pause();
+    }
+}
+
+fn pause() {
+    std::thread::park_timeout(Duration::from_millis(10));
+}
