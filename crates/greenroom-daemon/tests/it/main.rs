@@ -1,0 +1,11 @@
+//! A real keeper and a real daemon in a temporary home, spoken to by a client written by hand.
+
+mod attach;
+mod bad_input;
+mod client;
+mod events;
+mod host;
+mod methods;
+mod restart;
+mod start;
+mod wire;
