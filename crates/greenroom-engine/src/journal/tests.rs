@@ -478,16 +478,18 @@ fn a_truncated_segment_is_a_gap_and_is_reported() {
 
 #[test]
 fn a_torn_index_costs_its_torn_record_only() {
-    let (_keeper, journal, found) = recover_after(|dir, _| {
+    let (_keeper, mut journal, found) = recover_after(|dir, _| {
         let path = segment::path(dir, 20_000, segment::IDX);
         let len = path.metadata().unwrap().len();
         cut(&path, len - 5);
     });
     assert_eq!(found.lost, vec![], "a torn tail is what a kill leaves");
+    journal.note(Note::Mark("after".into()));
     settle(&journal);
     let (seen, _, output) = replay(&journal.reader(), ReplayFrom::Oldest);
     assert_eq!(output.len(), 30_000);
     assert!(!seen.contains(&Seen::Mark(30_000, "here".into())), "it was cut");
+    assert!(seen.contains(&Seen::Mark(30_000, "after".into())), "the index goes on");
 }
 
 #[test]
@@ -610,6 +612,21 @@ fn a_removed_directory_is_noticed_and_recording_resumes_at_a_roll() {
     let (seen, first, output) = replay(&journal.reader(), ReplayFrom::Seq(Seq(0)));
     assert_eq!(seen[..2], [Seen::Gap(0, at), Seen::Keyframe(at, b"again".to_vec())]);
     assert_eq!((first, output), (at, b"kept".to_vec()));
+}
+
+#[test]
+fn a_segment_begins_exactly_where_it_was_rolled() {
+    let keeper = Keeper::new(limits(1 << 30));
+    let mut journal = keeper.create(&Spiller::by_hand(false));
+    pumped_and_settled(&keeper, &mut journal, 1_000);
+    journal.roll(b"K1000".to_vec(), size());
+    // More comes before the helper gets to it.
+    keeper.write(&stream(1_000, 1_500));
+    journal.pump(keeper.master.as_fd(), 1 << 20);
+    settle(&journal);
+    let (seen, first, output) = replay(&journal.reader(), ReplayFrom::LastKeyframe);
+    assert_eq!(seen, [Seen::Keyframe(1_000, b"K1000".to_vec())]);
+    assert!(first == 1_000 && output == stream(1_000, 1_500));
 }
 
 #[test]
