@@ -31,6 +31,8 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MOST: Duration = Duration::from_secs(5);
 /// A daemon that lived this long was well; its death is answered at once.
 const HEALTHY_AFTER: Duration = Duration::from_secs(10);
+/// Starts are at least this far apart, also after a KILL that was not the daemon's own fault.
+const STARTS_APART: Duration = Duration::from_millis(50);
 /// How much of a failed start's output the user is shown.
 const TAIL_BYTES: u64 = 4096;
 
@@ -161,10 +163,14 @@ impl Daemon {
         let last = LastExit { status, lived_ms: lived.as_millis() as u64 };
         self.last_exit = Some(last);
         let planned = running.leaving || status == ExitStatus::Code(EXIT_UPGRADE);
-        if !planned {
-            self.postpone(lived);
-        } else {
+        if planned {
             self.start_at = Instant::now();
+        } else if matches!(status, ExitStatus::Signal { signo: libc::SIGKILL, .. }) {
+            // No program does this to itself: somebody, or the kernel short of memory, did. There
+            // is no fault to back off from, and sessions wait.
+            self.start_at = Instant::now() + STARTS_APART.saturating_sub(lived);
+        } else {
+            self.postpone(lived);
         }
         let not_started = running.status.and_then(|status| match status.poll() {
             Progress::Failed(fault) => Some(format!(

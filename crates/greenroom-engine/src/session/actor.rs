@@ -45,6 +45,9 @@ const LINGER: Duration = Duration::from_secs(2);
 /// standard streams): look again this often.
 const CLOSED_RETRY: Duration = Duration::from_secs(1);
 
+/// The kernel refused to hand output over (no memory): try again so soon.
+const FAILED_RETRY: Duration = Duration::from_millis(100);
+
 /// Snapshot requests held back by one synchronized update.
 const DEFERRED_MAX: usize = 256;
 
@@ -232,7 +235,12 @@ impl Actor {
         }
         match &pumped.end {
             PumpEnd::RingFull => self.ring_full = true,
-            PumpEnd::Closed | PumpEnd::Failed(_) => self.closed(),
+            PumpEnd::Closed => self.closed(),
+            PumpEnd::Failed(error) => {
+                // Nothing is lost: what was taken is still in the pipe.
+                tracing::warn!(session = %self.shared.id, %error, "reading a terminal");
+                self.timers.reopen = Some(Instant::now() + FAILED_RETRY);
+            }
             PumpEnd::WouldBlock | PumpEnd::Short | PumpEnd::Budget => {}
         }
         pumped.end
