@@ -5,6 +5,7 @@
 //! end of the batch, or with a final byte that is not listed here.
 //! Also here: the clamps for sequences whose cost a program could choose (REP, CHT, CBT).
 
+use alacritty_terminal::index::Column;
 use alacritty_terminal::term::cell::Flags;
 use unicode_width::UnicodeWidthChar;
 use vte::ansi::{
@@ -24,6 +25,11 @@ pub(super) struct Params {
 }
 
 impl Params {
+    #[inline]
+    pub(super) fn new() -> Params {
+        Params { values: [0; MAX_PARAMS], len: 0 }
+    }
+
     /// vte's reading of a parameter: absent and zero are the default.
     #[inline]
     fn or(&self, index: usize, default: u16) -> u16 {
@@ -43,30 +49,31 @@ impl Params {
     }
 }
 
-/// `ESC [ digits and semicolons final`: parameters, final byte, length.
+/// `ESC [ digits and semicolons final`: fills `params`, gives the final byte and the length.
 #[inline]
-pub(super) fn simple(bytes: &[u8]) -> Option<(Params, u8, usize)> {
+pub(super) fn simple(bytes: &[u8], params: &mut Params) -> Option<(u8, usize)> {
     if bytes.get(1) != Some(&b'[') {
         return None;
     }
-    let mut params = Params { values: [0; MAX_PARAMS], len: 0 };
-    let mut value = 0u16;
+    params.len = 0;
+    let mut value = 0u32;
     let mut at = 2;
     loop {
         match *bytes.get(at)? {
+            // Saturating, as vte does it.
             digit @ b'0'..=b'9' => {
-                value = value.saturating_mul(10).saturating_add(u16::from(digit - b'0'));
+                value = (value * 10 + u32::from(digit - b'0')).min(u32::from(u16::MAX));
             }
             // The last place is for the final byte's parameter.
             b';' if params.len < MAX_PARAMS - 1 => {
-                params.values[params.len] = value;
+                params.values[params.len] = value as u16;
                 params.len += 1;
                 value = 0;
             }
             last @ 0x40..=0x7e => {
-                params.values[params.len] = value;
+                params.values[params.len] = value as u16;
                 params.len += 1;
-                return Some((params, last, at + 1));
+                return Some((last, at + 1));
             }
             _ => return None,
         }
@@ -78,7 +85,8 @@ impl Front {
     /// Does the sequence at the start of `bytes` if it is one of the common ones.
     #[inline]
     pub(super) fn quick_csi(&mut self, bytes: &[u8]) -> Option<usize> {
-        let (params, last, len) = simple(bytes)?;
+        let mut params = Params::new();
+        let (last, len) = simple(bytes, &mut params)?;
         if last == b'm' {
             self.sgr(&params);
             return Some(len);
@@ -89,7 +97,7 @@ impl Front {
                 term.goto(i32::from(params.or(0, 1)) - 1, usize::from(params.or(1, 1)) - 1);
             }
             b'K' => match params.or(0, 0) {
-                0 => term.clear_line(LineClearMode::Right),
+                0 => self.erase_right(),
                 1 => term.clear_line(LineClearMode::Left),
                 2 => term.clear_line(LineClearMode::All),
                 _ => {}
@@ -127,6 +135,28 @@ impl Front {
         }
         self.touched = true;
         Some(len)
+    }
+
+    /// The guest's `clear_line` to the right, without a look at the old content where there is
+    /// nothing to drop.
+    #[inline]
+    fn erase_right(&mut self) {
+        let grid = self.guest.term.grid_mut();
+        if grid.cursor.input_needs_wrap {
+            return;
+        }
+        let (point, bg) = (grid.cursor.point, grid.cursor.template.bg);
+        let row = &mut grid[point.line];
+        let end = Column(row.len());
+        for cell in &mut row[point.column..end] {
+            if cell.extra.is_some() {
+                cell.extra = None;
+            }
+            cell.c = ' ';
+            cell.fg = Color::Named(NamedColor::Foreground);
+            cell.bg = bg;
+            cell.flags = Flags::empty();
+        }
     }
 
     fn set_region(&mut self, top: usize, bottom: u16) {
@@ -189,7 +219,10 @@ impl Front {
             count = count.min(super::print::MAX_MARKS);
         }
         if width == 1 && self.plain_printing() {
-            self.write(count, std::iter::repeat_n(c, count));
+            let run = [c; 64];
+            for at in (0..count).step_by(run.len()) {
+                self.write(&run[..run.len().min(count - at)]);
+            }
         } else {
             for _ in 0..count {
                 self.put(c);

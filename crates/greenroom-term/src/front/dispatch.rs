@@ -195,7 +195,7 @@ impl Front {
             ("Ms", "\x1b]52;%p1%s;%p2%s\x07"),
         ];
         // Only what could have been hex is echoed.
-        if name.len() % 2 != 0 || !name.iter().all(u8::is_ascii_hexdigit) {
+        if !name.len().is_multiple_of(2) || !name.iter().all(u8::is_ascii_hexdigit) {
             return self.reply(b"\x1bP0+r\x1b\\");
         }
         let text = String::from_utf8_lossy(name);

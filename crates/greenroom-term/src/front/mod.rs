@@ -22,7 +22,7 @@ mod utf8;
 #[cfg(test)]
 mod equality;
 
-use alacritty_terminal::index::Column;
+use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::TermMode;
 use vte::ansi::{CharsetIndex, Handler, StandardCharset};
 
@@ -253,12 +253,18 @@ impl Front {
     #[inline]
     fn line_feed(&mut self) {
         self.touched = true;
+        let rows = self.guest.rows();
         let grid = self.guest.term.grid_mut();
         let next = grid.cursor.point.line.0 as usize + 1;
-        if next == self.state.region.end {
-            self.guest.term.scroll_up(1);
-        } else if next < self.guest.rows() {
-            self.guest.term.grid_mut().cursor.point.line += 1;
+        if next != self.state.region.end {
+            if next < rows {
+                grid.cursor.point.line += 1;
+            }
+        } else if self.state.region.is_empty() {
+            // Both ends beyond the screen: nothing scrolls.
+        } else {
+            let region = Line(self.state.region.start as i32)..Line(next as i32);
+            grid.scroll_up(&region, 1);
         }
     }
 

@@ -26,7 +26,7 @@ impl Front {
         self.touched = true;
         self.state.last_char = run.last().map(|&b| char::from(b));
         if self.plain_printing() || !self.rules.hold(Rule::PlainPrinting) {
-            self.write(run.len(), run.iter().map(|&b| char::from(b)));
+            self.write(run);
         } else {
             for &byte in run {
                 self.guest.term.input(char::from(byte));
@@ -65,7 +65,7 @@ impl Front {
         }
         self.touched = true;
         self.state.last_char = Some(narrow[count - 1]);
-        self.write(count, narrow[..count].iter().copied());
+        self.write(&narrow[..count]);
         at
     }
 
@@ -121,55 +121,39 @@ impl Front {
         }
     }
 
-    /// Writes `count` narrow characters from the cursor on.
+    /// Writes narrow characters from the cursor on.
     #[inline]
-    pub(super) fn write(&mut self, mut count: usize, mut chars: impl Iterator<Item = char>) {
+    pub(super) fn write<T: Copy + Into<char>>(&mut self, mut text: &[T]) {
         let cols = self.guest.cols();
-        while count > 0 {
+        let halves = if self.rules.hold(Rule::WideHalves) { WIDE_HALVES } else { Flags::empty() };
+        while let Some(&first) = text.first() {
             if self.guest.grid().cursor.input_needs_wrap {
                 self.wrap();
             }
             let grid = self.guest.term.grid_mut();
-            let col = grid.cursor.point.column.0;
-            let n = count.min(cols - col);
-            let cursor = &grid.cursor;
-            let (fg, bg, flags) = (cursor.template.fg, cursor.template.bg, cursor.template.flags);
-            let extra = cursor.template.extra.clone();
-            let line = cursor.point.line;
-            let cells = &mut grid[line][Column(col)..Column(col + n)];
-            let obstacle = cells.iter().fold(false, |any, cell| {
-                any | cell.extra.is_some() | cell.flags.intersects(WIDE_HALVES)
-            });
-            if obstacle && self.rules.hold(Rule::WideHalves) {
-                // Overwriting half a wide character changes its neighbours: the guest's business.
-                // At most this row's worth of text, then look again.
-                for _ in 0..n {
-                    if let Some(c) = chars.next() {
-                        self.guest.term.input(c);
-                    }
-                }
-                count -= n;
+            let (line, col) = (grid.cursor.point.line, grid.cursor.point.column.0);
+            let template = grid.cursor.template.clone();
+            let end = cols.min(col + text.len());
+            let cells = &mut grid[line][Column(col)..Column(end)];
+            let written = match &template.extra {
+                None => fill(cells, text, &template, halves),
+                Some(_) => fill_linked(cells, text, &template, halves),
+            };
+            if written == 0 {
+                // Half a wide character, or marks, in the way: overwriting them is the guest's
+                // business.
+                self.guest.term.input(first.into());
+                text = &text[1..];
                 continue;
             }
-            if extra.is_none() {
-                for (cell, c) in cells.iter_mut().zip(chars.by_ref()) {
-                    let old = std::mem::replace(cell, Cell { c, fg, bg, flags, extra: None });
-                    // Nothing to drop: `extra` was seen to be none.
-                    std::mem::forget(old);
-                }
-            } else {
-                for (cell, c) in cells.iter_mut().zip(chars.by_ref()) {
-                    *cell = Cell { c, fg, bg, flags, extra: extra.clone() };
-                }
-            }
             let cursor = &mut grid.cursor;
-            if col + n < cols {
-                cursor.point.column = Column(col + n);
+            if col + written < cols {
+                cursor.point.column = Column(col + written);
             } else {
                 cursor.point.column = Column(cols - 1);
                 cursor.input_needs_wrap = true;
             }
-            count -= n;
+            text = &text[written..];
         }
     }
 
@@ -230,6 +214,47 @@ impl Front {
         }
         row[col].zerowidth().map_or(0, <[char]>::len)
     }
+}
+
+/// Fills cells with text in the template's style up to the first that is not a plain cell.
+#[inline(always)]
+fn fill<T: Copy + Into<char>>(
+    cells: &mut [Cell],
+    text: &[T],
+    template: &Cell,
+    halves: Flags,
+) -> usize {
+    let (fg, bg, flags) = (template.fg, template.bg, template.flags);
+    let mut written = 0;
+    for (cell, &c) in cells.iter_mut().zip(text) {
+        if cell.extra.is_some() || cell.flags.intersects(halves) {
+            break;
+        }
+        cell.c = c.into();
+        cell.fg = fg;
+        cell.bg = bg;
+        cell.flags = flags;
+        written += 1;
+    }
+    written
+}
+
+/// As [`fill`], with a hyperlink or an underline colour in the style.
+fn fill_linked<T: Copy + Into<char>>(
+    cells: &mut [Cell],
+    text: &[T],
+    template: &Cell,
+    halves: Flags,
+) -> usize {
+    let mut written = 0;
+    for (cell, &c) in cells.iter_mut().zip(text) {
+        if cell.flags.intersects(halves) {
+            break;
+        }
+        *cell = Cell { c: c.into(), ..template.clone() };
+        written += 1;
+    }
+    written
 }
 
 /// One cell wide. The common scripts are decided without the table.

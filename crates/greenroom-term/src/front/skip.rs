@@ -341,7 +341,9 @@ fn is_sgr(sequence: &[u8]) -> bool {
 
 /// An SGR sequence whose first parameter is 0.
 fn sgr_resets(bytes: &[u8]) -> bool {
-    csi::simple(bytes).is_some_and(|(params, last, _)| last == b'm' && params.starts_with_reset())
+    let mut params = csi::Params::new();
+    csi::simple(bytes, &mut params)
+        .is_some_and(|(last, _)| last == b'm' && params.starts_with_reset())
 }
 
 /// The last character that the text would have printed: what REP repeats.

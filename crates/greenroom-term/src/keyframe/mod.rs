@@ -141,6 +141,13 @@ impl Writer {
     /// Makes `style`'s attributes the ones in force.
     fn pen(&mut self, style: &Cell) {
         let pen = &self.pen;
+        let bare = pen.extra.is_none() && style.extra.is_none();
+        if bare
+            && (pen.fg, pen.bg) == (style.fg, style.bg)
+            && pen.flags & paint::STYLE == style.flags & paint::STYLE
+        {
+            return;
+        }
         let same_link = pen.hyperlink() == style.hyperlink();
         if pen.fg != style.fg
             || pen.bg != style.bg

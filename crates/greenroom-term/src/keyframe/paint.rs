@@ -57,7 +57,8 @@ impl Writer {
             }
             self.pen(cell);
             let pair = is_pair(row, col);
-            let shown = if pair || cell.c.width() == Some(1) { cell.c } else { ' ' };
+            let printable = matches!(cell.c, ' '..='~') || cell.c.width() == Some(1);
+            let shown = if pair || printable { cell.c } else { ' ' };
             self.out.push(shown);
             self.out.extend(cell.zerowidth().into_iter().flatten());
             let style = cell.flags & STYLE;
