@@ -27,7 +27,8 @@ const CALLS: &[(&str, &[&str])] = &[
     ("schema", &["schema"]),
     ("shutdown", &["shutdown", "--grace", "100ms"]),
 ];
-const ELSEWHERE: &[(&str, &str)] = &[("attach", "attach.rs"), ("serve", "serve.rs"), ("demo", "demo.rs")];
+const ELSEWHERE: &[(&str, &str)] =
+    &[("attach", "attach.rs"), ("serve", "serve.rs"), ("demo", "demo.rs")];
 
 fn prepare(home: &Home) -> (String, String) {
     let run = home.shell("cat");
@@ -49,7 +50,8 @@ fn every_verb_answers_in_json() {
         let text = home.ok(&words);
         assert!(!text.is_empty(), "{verb} --json says nothing");
         for line in text.lines() {
-            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{verb}: {error}: {line}"));
+            serde_json::from_str::<Value>(line)
+                .unwrap_or_else(|error| panic!("{verb}: {error}: {line}"));
         }
     }
 }
@@ -59,15 +61,38 @@ fn the_table_has_every_verb() {
     let home = Home::new();
     let help = home.ok(&["--help"]);
     let commands = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
-    let verbs: Vec<&str> = commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
+    let verbs: Vec<&str> =
+        commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
     let verbs: Vec<&str> = verbs.into_iter().filter(|verb| !verb.is_empty()).collect();
     assert!(verbs.len() > 15, "{help}");
     for verb in verbs {
-        let here = CALLS.iter().any(|(name, _)| *name == verb) || ELSEWHERE.iter().any(|(name, _)| *name == verb);
+        let here = CALLS.iter().any(|(name, _)| *name == verb)
+            || ELSEWHERE.iter().any(|(name, _)| *name == verb);
         assert!(here, "{verb} has no JSON test");
     }
-    for verb in ["new", "ls", "info", "rename", "rm", "attach", "send", "key", "read", "wait", "events", "kill",
-        "record", "replay", "serve", "upgrade", "doctor", "logs", "completions", "schema", "demo"] {
+    for verb in [
+        "new",
+        "ls",
+        "info",
+        "rename",
+        "rm",
+        "attach",
+        "send",
+        "key",
+        "read",
+        "wait",
+        "events",
+        "kill",
+        "record",
+        "replay",
+        "serve",
+        "upgrade",
+        "doctor",
+        "logs",
+        "completions",
+        "schema",
+        "demo",
+    ] {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in the help");
     }
 }

@@ -38,7 +38,10 @@ fn unknown_sessions_are_exit_code_6_in_every_verb() {
         let error: Value = serde_json::from_str(&said.err).unwrap_or_else(|_| panic!("{said:?}"));
         assert_eq!(error["error"]["kind"], "unknown_session", "{error}");
         assert_eq!(error["error"]["code"], 6);
-        assert!(error["error"]["message"].is_string() && error["error"]["hint"].is_string(), "{error}");
+        assert!(
+            error["error"]["message"].is_string() && error["error"]["hint"].is_string(),
+            "{error}"
+        );
     }
 }
 
@@ -107,7 +110,11 @@ fn programs_that_cannot_start() {
     check(&said, 1, &["cannot start", "/no/such/program"]);
     let said = home.run(&["new", "--cwd", "/no/such/dir", "--", "sh"]);
     check(&said, 1, &["cannot start", "/no/such/dir"]);
-    assert_eq!(home.ok(&["new", "--", "sh", "-c", "exit 0"]).chars().next(), Some('s'), "the host is fine");
+    assert_eq!(
+        home.ok(&["new", "--", "sh", "-c", "exit 0"]).chars().next(),
+        Some('s'),
+        "the host is fine"
+    );
 }
 
 #[test]
@@ -128,7 +135,11 @@ fn attach_needs_a_terminal_and_a_live_session() {
     let id = home.shell("exit 1");
     home.ok(&["wait", &id, "--until", "exit"]);
     let said = home.run(&["attach", &id]);
-    check(&said, 1, &["cannot attach to s1", "terminal", "hint: read its screen with greenroom read s1"]);
+    check(
+        &said,
+        1,
+        &["cannot attach to s1", "terminal", "hint: read its screen with greenroom read s1"],
+    );
 }
 
 #[test]
@@ -146,7 +157,11 @@ fn recordings_that_are_none() {
     let home = Home::new();
     std::fs::write(home.path().join("bad.cast"), "hello\n").unwrap();
     check(&home.run(&["replay", "bad.cast"]), 1, &["cannot replay bad.cast: line 1"]);
-    check(&home.run(&["replay", "missing.cast"]), 1, &["cannot replay missing.cast", "no such file"]);
+    check(
+        &home.run(&["replay", "missing.cast"]),
+        1,
+        &["cannot replay missing.cast", "no such file"],
+    );
     check(&home.run(&["serve", "--http", "127.0.0.1:1"]), 1, &["no HTTP"]);
 }
 
@@ -155,7 +170,11 @@ fn a_reader_that_leaves_is_no_failure() {
     let home = Home::new();
     home.shell("exit 0");
     let mut command = home.command(&["schema"]);
-    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));

@@ -87,7 +87,13 @@ impl Home {
     pub fn wait_text(&self, session: &str, pattern: &str) {
         let until = format!("text={pattern}");
         let said = self.run(&["wait", session, "--until", &until, "--timeout", "30s"]);
-        assert_eq!(said.code, 0, "{pattern:?} did not come: {}\n{}", said.err, self.run(&["read", session]).out);
+        assert_eq!(
+            said.code,
+            0,
+            "{pattern:?} did not come: {}\n{}",
+            said.err,
+            self.run(&["read", session]).out
+        );
     }
 
     pub fn screen(&self, session: &str) -> String {
@@ -97,21 +103,30 @@ impl Home {
     /// `server.stats` and such, through the API itself.
     #[track_caller]
     pub fn call(&self, method: &str, params: Value) -> Value {
-        let request = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let said = self.run_with_input(&["serve", "--stdio", "--shared", "--no-start"], &format!("{request}\n"));
-        let reply: Value = serde_json::from_str(said.out.trim()).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+        let request =
+            serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let said = self.run_with_input(
+            &["serve", "--stdio", "--shared", "--no-start"],
+            &format!("{request}\n"),
+        );
+        let reply: Value = serde_json::from_str(said.out.trim())
+            .unwrap_or_else(|error| panic!("{error}: {said:?}"));
         assert!(reply.get("error").is_none(), "{reply}");
         reply["result"].clone()
     }
 
     pub fn daemon_pid(&self) -> i32 {
-        i32::try_from(self.call("server.stats", serde_json::json!({}))["daemon_pid"].as_i64().unwrap()).unwrap()
+        i32::try_from(
+            self.call("server.stats", serde_json::json!({}))["daemon_pid"].as_i64().unwrap(),
+        )
+        .unwrap()
     }
 }
 
 impl Drop for Home {
     fn drop(&mut self) {
-        let lock = std::fs::read_to_string(self.path().join("run/greenroom.lock")).unwrap_or_default();
+        let lock =
+            std::fs::read_to_string(self.path().join("run/greenroom.lock")).unwrap_or_default();
         let keeper = lock.trim().parse().ok().and_then(Pid::from_raw);
         let Some(keeper) = keeper else { return };
         drop(self.run(&["shutdown", "--no-start", "--grace", "100ms"]));
@@ -142,7 +157,8 @@ impl Said {
 pub fn gone_within(pid: Pid, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     loop {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
+            .unwrap_or_default();
         let zombie = stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
         if test_kill_process(pid).is_err() || zombie {
             return true;

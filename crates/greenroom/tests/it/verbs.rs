@@ -19,19 +19,41 @@ fn new_passes_directory_environment_size_and_labels() {
     std::fs::write(home.path().join("x.env"), "FROM_FILE='two words'\n").unwrap();
     let script = "pwd; echo $FROM_CALLER-$FROM_FLAG-$FROM_FILE; stty size; echo end; read x";
     let mut command = home.command(&[
-        "new", "--name", "job", "--cwd", "work", "--size", "100x30", "--env", "FROM_FLAG=flag", "--env-file", "x.env",
-        "--label", "team=core", "--", "sh", "-c", script,
+        "new",
+        "--name",
+        "job",
+        "--cwd",
+        "work",
+        "--size",
+        "100x30",
+        "--env",
+        "FROM_FLAG=flag",
+        "--env-file",
+        "x.env",
+        "--label",
+        "team=core",
+        "--",
+        "sh",
+        "-c",
+        script,
     ]);
     let id = command.env("FROM_CALLER", "caller").output().unwrap();
     assert!(id.status.success(), "{id:?}");
     home.wait_text("job", "end");
     let screen = home.screen("job");
-    let wanted = format!("{}\ncaller-flag-two words\n30 100\nend", dir.canonicalize().unwrap().display());
+    let wanted =
+        format!("{}\ncaller-flag-two words\n30 100\nend", dir.canonicalize().unwrap().display());
     assert_eq!(screen, wanted);
     let info = home.json(&["info", "job", "--json"]);
     assert_eq!(info["labels"]["team"], "core");
-    assert_eq!(home.json(&["ls", "--json", "--label", "team=core"])["sessions"].as_array().unwrap().len(), 1);
-    assert_eq!(home.json(&["ls", "--json", "--label", "team=other"])["sessions"].as_array().unwrap().len(), 0);
+    assert_eq!(
+        home.json(&["ls", "--json", "--label", "team=core"])["sessions"].as_array().unwrap().len(),
+        1
+    );
+    assert_eq!(
+        home.json(&["ls", "--json", "--label", "team=other"])["sessions"].as_array().unwrap().len(),
+        0
+    );
     // Nothing of the environment in anybody's arguments.
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let args = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -43,16 +65,28 @@ fn new_passes_directory_environment_size_and_labels() {
 #[test]
 fn ls_fits_80_columns_and_obeys_no_color() {
     let home = Home::new();
-    home.ok(&["new", "--name", &"n".repeat(40), "--", "sh", "-c", &format!("echo {}; read x", "x".repeat(100))]);
+    home.ok(&[
+        "new",
+        "--name",
+        &"n".repeat(40),
+        "--",
+        "sh",
+        "-c",
+        &format!("echo {}; read x", "x".repeat(100)),
+    ]);
     home.shell("exit 3");
     home.ok(&["wait", "s2", "--until", "exit"]);
     let text = home.ok(&["ls"]);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    assert!(text.contains("✗ exited 3") && text.contains("▶ running") && text.contains('…'), "{text}");
+    assert!(
+        text.contains("✗ exited 3") && text.contains("▶ running") && text.contains('…'),
+        "{text}"
+    );
     assert!(!text.contains('\x1b'), "colours without a terminal: {text:?}");
     let forced = home.command(&["ls"]).env("CLICOLOR_FORCE", "1").output().unwrap();
     assert!(String::from_utf8_lossy(&forced.stdout).contains("\x1b[31m"));
-    let both = home.command(&["ls"]).env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1").output().unwrap();
+    let both =
+        home.command(&["ls"]).env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1").output().unwrap();
     assert!(!String::from_utf8_lossy(&both.stdout).contains('\x1b'));
 }
 
@@ -95,7 +129,15 @@ fn read_pages_through_the_output() {
     home.wait_text(&id, "500");
     let (mut text, mut since, mut pages) = (String::new(), 0, 0);
     loop {
-        let page = home.json(&["read", &id, "--since", &since.to_string(), "--max-bytes", "300", "--json"]);
+        let page = home.json(&[
+            "read",
+            &id,
+            "--since",
+            &since.to_string(),
+            "--max-bytes",
+            "300",
+            "--json",
+        ]);
         for member in ["text", "seq", "next_seq", "has_more", "dropped"] {
             assert!(page.get(member).is_some(), "{member} is missing: {page}");
         }
@@ -107,7 +149,8 @@ fn read_pages_through_the_output() {
         }
     }
     assert!(pages > 3, "{pages} pages");
-    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> =
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     let wanted: Vec<String> = (1..=500).map(|n: u32| n.to_string()).collect();
     assert_eq!(lines, wanted);
     assert_eq!(home.ok(&["read", &id, "--transcript"]).lines().count(), 500);
@@ -135,7 +178,10 @@ fn kill_ends_the_whole_tree() {
     let text = home.ok(&["kill", &id, "--grace", "200ms"]);
     assert_eq!(text, format!("{id} ended: killed by SIGKILL"));
     let child = rustix::process::Pid::from_raw(child).unwrap();
-    assert!(crate::support::gone_within(child, std::time::Duration::from_secs(5)), "a child survived");
+    assert!(
+        crate::support::gone_within(child, std::time::Duration::from_secs(5)),
+        "a child survived"
+    );
     let said = home.run(&["kill", &id]);
     assert_eq!(said.code, 6, "{said:?}");
     assert_eq!(home.ok(&["rm", &id]), id);
@@ -147,7 +193,10 @@ fn kill_with_a_signal_of_choice() {
     let home = Home::new();
     let id = home.shell("trap 'echo got int; exit 5' INT; echo set; while :; do sleep 0.05; done");
     home.wait_text(&id, "set");
-    assert_eq!(home.ok(&["kill", &id, "--signal", "INT", "--grace", "10s"]), format!("{id} ended: status 5"));
+    assert_eq!(
+        home.ok(&["kill", &id, "--signal", "INT", "--grace", "10s"]),
+        format!("{id} ended: status 5")
+    );
 }
 
 #[test]
@@ -158,7 +207,10 @@ fn rm_takes_ended_sessions_only() {
     home.ok(&["wait", &ended, "--until", "exit"]);
     let said = home.run(&["rm", &running]);
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains(&format!("hint: end it first with greenroom kill {running}")), "{said:?}");
+    assert!(
+        said.err.contains(&format!("hint: end it first with greenroom kill {running}")),
+        "{said:?}"
+    );
     assert_eq!(home.ok(&["rm", "--ended"]), ended);
     assert_eq!(home.json(&["ls", "--json"])["sessions"].as_array().unwrap().len(), 1);
 }
@@ -177,8 +229,13 @@ fn events_replay_and_follow() {
         text.contains("session.exited").then_some(text)
     });
     let kinds = kinds(&all);
-    let place = |kind: &str| kinds.iter().position(|other| other == kind).unwrap_or_else(|| panic!("{kind}: {kinds:?}"));
-    assert!(place("session.created") < place("session.started") && place("session.started") < place("session.exited"));
+    let place = |kind: &str| {
+        kinds.iter().position(|other| other == kind).unwrap_or_else(|| panic!("{kind}: {kinds:?}"))
+    };
+    assert!(
+        place("session.created") < place("session.started")
+            && place("session.started") < place("session.exited")
+    );
     let last: serde_json::Value = serde_json::from_str(all.lines().last().unwrap()).unwrap();
 
     // Following from there sees what comes, and only of the session asked for.
@@ -190,7 +247,10 @@ fn events_replay_and_follow() {
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(follow.stdout.take().unwrap()));
     home.ok(&["kill", &second]);
     home.ok(&["kill", &third]);
-    let seen = lines.by_ref().map(Result::unwrap).inspect(|line| assert!(line.contains(&format!("\"{third}\"")), "{line}"));
+    let seen = lines
+        .by_ref()
+        .map(Result::unwrap)
+        .inspect(|line| assert!(line.contains(&format!("\"{third}\"")), "{line}"));
     assert!(seen.into_iter().any(|line| line.contains("session.exited")));
     follow.kill().unwrap();
     follow.wait().unwrap();

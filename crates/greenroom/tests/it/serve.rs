@@ -1,0 +1,140 @@
+//! The host in the foreground, and the API on stdin and stdout.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::Home;
+
+#[test]
+fn serve_runs_until_it_is_told_to_stop() {
+    let home = Home::new();
+    let mut serve = home.command(&["serve"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert_eq!(first, format!("listening on {}", home.socket().display()));
+    assert_eq!(home.ok(&["new", "--no-start", "--", "sh", "-c", "read x"]), "s1");
+    let second = home.run(&["serve"]);
+    assert_eq!(second.code, 1, "{second:?}");
+    assert!(second.err.contains("already") && second.err.contains("hint: "), "{second:?}");
+    kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
+    assert!(serve.wait().unwrap().success());
+    assert_eq!(home.run(&["ls", "--no-start"]).code, 7);
+}
+
+#[test]
+fn serve_with_a_command_ends_with_it() {
+    let home = Home::new();
+    let mut serve = home.command(&[
+        "serve",
+        "--json",
+        "--name",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        "echo up; read x; exit 3",
+    ]);
+    let mut serve = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
+    let said: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(
+        (said["session"].as_str(), said["socket"].as_str()),
+        (Some("s1"), home.socket().to_str())
+    );
+    home.wait_text("job", "up");
+    home.ok(&["send", "job", "x", "--enter"]);
+    assert_eq!(serve.wait().unwrap().code(), Some(1), "the session failed");
+    assert_eq!(home.run(&["ls", "--no-start"]).code, 7);
+}
+
+#[test]
+fn serve_on_another_socket() {
+    let home = Home::new();
+    let dir = home.path().join("sock");
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+        .create(&dir)
+        .unwrap();
+    let socket = dir.join("x.sock");
+    let mut serve = home
+        .command(&["serve", "--socket", socket.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().ends_with("x.sock"));
+    assert!(lines.next().unwrap().unwrap().contains("GREENROOM_SOCKET="));
+    let output = home
+        .command(&["new", "--", "sh", "-c", "read x"])
+        .env("GREENROOM_SOCKET", &socket)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "s1\n", "{output:?}");
+    kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
+    assert!(serve.wait().unwrap().success());
+}
+
+#[test]
+fn stdio_is_a_private_host_that_ends_at_eof() {
+    let home = Home::new();
+    let create = r#"{"jsonrpc":"2.0","id":1,"method":"session.create","params":{"command":["sh","-c","echo hi; read x"]}}"#;
+    let mut serve = home.command(&["serve", "--stdio"]);
+    let mut serve = serve.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = serve.stdin.take().unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
+    writeln!(stdin, "{create}").unwrap();
+    let made: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(made["result"]["session"], "s1", "{made}");
+    let pid = i32::try_from(made["result"]["pid"].as_i64().unwrap()).unwrap();
+    assert!(!home.socket().exists(), "the shared host was started");
+    drop(stdin);
+    assert!(serve.wait().unwrap().success());
+    assert!(lines.next().is_none());
+    assert!(crate::support::gone_within(
+        Pid::from_raw(pid).unwrap(),
+        std::time::Duration::from_secs(5)
+    ));
+}
+
+#[test]
+fn stdio_answers_before_it_ends_in_both_framings() {
+    let home = Home::new();
+    let hello = r#"{"jsonrpc":"2.0","id":7,"method":"server.hello","params":{}}"#;
+    let said =
+        home.run_with_input(&["serve", "--stdio", "--framing", "ndjson"], &format!("{hello}\n"));
+    let reply: Value = serde_json::from_str(said.out.trim()).unwrap_or_else(|_| panic!("{said:?}"));
+    assert_eq!(
+        (reply["id"].as_i64(), reply["result"]["name"].as_str()),
+        (Some(7), Some("greenroom"))
+    );
+    let framed = format!("Content-Length: {}\r\n\r\n{hello}", hello.len());
+    let said = home.run_with_input(&["serve", "--stdio", "--framing", "lsp"], &framed);
+    assert!(said.out.starts_with("Content-Length: ") && said.out.contains("greenroom"), "{said:?}");
+    let said =
+        home.run_with_input(&["serve", "--stdio", "--framing", "lsp"], &format!("{hello}\n"));
+    assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
+}
+
+#[test]
+fn stdio_shared_speaks_for_the_background_host() {
+    let home = Home::new();
+    home.shell("read x");
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"session.list","params":{}}"#;
+    let said = home.run_with_input(&["serve", "--stdio", "--shared"], &format!("{list}\n"));
+    let reply: Value = serde_json::from_str(said.out.trim()).unwrap();
+    assert_eq!(reply["result"]["sessions"], serde_json::json!(["s1"]));
+    assert!(home.ok(&["ls", "--no-start"]).contains("s1"), "the shared host is still there");
+}
+
+#[test]
+fn serve_tells_why_it_cannot() {
+    let home = Home::new();
+    let mut serve = home.command(&["serve", "--socket", "/no/such/dir/x.sock"]);
+    let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_ne!(child.wait().unwrap().code(), Some(0));
+    assert!(err.contains("cannot start the host") && err.contains("/no/such"), "{err}");
+}
