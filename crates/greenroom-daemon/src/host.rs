@@ -1,5 +1,6 @@
 //! What every handler can reach: the engine, the store, the keeper, and the host's own registers.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -13,7 +14,6 @@ use crate::keeper::Keeper;
 use crate::lifecycle::Life;
 use crate::methods::snapshot::Screens;
 use crate::methods::waits::Waits;
-use crate::paths::Paths;
 use crate::store::Storage;
 
 pub struct Host {
@@ -22,7 +22,8 @@ pub struct Host {
     pub keeper: Arc<Keeper>,
     pub hello: KeeperHello,
     pub config: Config,
-    pub paths: Paths,
+    /// Where clients reach us.
+    pub socket: PathBuf,
     pub started: SystemTime,
     pub life: Life,
     pub waits: Waits,

@@ -13,6 +13,7 @@ mod attach;
 pub mod config;
 mod convert;
 mod events;
+mod follow;
 mod host;
 mod keeper;
 mod lifecycle;

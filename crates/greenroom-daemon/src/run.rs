@@ -1,6 +1,7 @@
 //! The daemon from its first act to its exit code. Reads like a table of contents.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -105,6 +106,8 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     let known = adopt::known(records, inheritance.sessions);
     storage.skip_ids(known.iter().map(|one| one.record.id.0).max().unwrap_or(0));
 
+    let socket = socket_of(&inherited.listener).unwrap_or_else(|| paths.socket());
+
     let runtime = runtime()?;
     let code = runtime.block_on(async {
         let keeper = Arc::new(keeper);
@@ -118,7 +121,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             keeper,
             hello: inheritance.hello,
             config,
-            paths,
+            socket,
             started: SystemTime::now(),
             life: Life::default(),
             waits: Waits::default(),
@@ -136,6 +139,11 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     runtime.shutdown_background();
     logs.flush();
     code
+}
+
+/// Where the keeper listens for us: not always where the paths say.
+fn socket_of(listener: &std::os::unix::net::UnixListener) -> Option<PathBuf> {
+    Some(listener.local_addr().ok()?.as_pathname()?.to_owned())
 }
 
 /// A broken file keeps a host from starting, but not from coming back: sessions wait for it.

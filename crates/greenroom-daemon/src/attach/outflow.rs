@@ -160,6 +160,7 @@ mod tests {
         let mut got = Vec::new();
         let mut buffer = vec![0; 50_000];
         while !out.is_empty() || got.len() < expected.len() {
+            here.writable().await.unwrap();
             out.write(&here).unwrap();
             let read = there.read(&mut buffer).await.unwrap();
             decoder.push(&buffer[..read]);

@@ -1,17 +1,13 @@
 //! Output that is pushed: `session.subscribe` and `server.set_notifications`.
 //!
-//! [`Follow`] gives a session's output from a point on, gapless: what is past comes from the
-//! journal, what is new from the actor, and a reader that was too slow for the actor reads the
-//! journal until it is up to date. Only what the journal has dropped is missing, and counted.
+//! Each push comes from a [`Follow`], which misses nothing the journal still has; how fast it may
+//! go is decided by the client, through the room in its connection's outlet.
 
 use std::collections::HashSet;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use greenroom_engine::process::ExitStatus;
-use greenroom_engine::session::{Following, Push, Subscription};
 use greenroom_engine::transcript::Plain;
-use greenroom_engine::{EngineError, Seq, SessionHandle, SessionId};
+use greenroom_engine::{SessionHandle, SessionId};
 use greenroom_protocol::api::Base64;
 use greenroom_protocol::api::event::{ChangedPush, ExitedPush, OutputPush};
 use greenroom_protocol::api::screen::TranscriptFormat;
@@ -22,146 +18,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 
 use crate::convert;
+use crate::follow::Follow;
 use crate::host::Host;
 use crate::methods::transcript::give_back_cut;
 use crate::rpc::fault;
 use crate::rpc::peer::Peer;
 use crate::rpc::router::Call;
-
-/// Output of one push: as JSON it can grow sixfold and must stay far below the frame cap.
-const PUSH_BYTES: usize = 256 * 1024;
-
-/// A session's output from a point on.
-pub struct Follow {
-    handle: SessionHandle,
-    subscription: Subscription,
-    cursor: Seq,
-    /// Up to here the journal has to be read.
-    behind: Seq,
-    waiting: VecDeque<(Seq, Arc<[u8]>)>,
-    pub exited: Option<ExitStatus>,
-    over: bool,
-}
-
-/// Some output in order.
-pub struct Piece {
-    /// The sequence number after it.
-    pub end: Seq,
-    pub bytes: Vec<u8>,
-    /// Bytes missing before it.
-    pub dropped: u64,
-}
-
-impl Follow {
-    pub async fn from(handle: &SessionHandle, since: Option<u64>) -> Result<Follow, EngineError> {
-        let subscription = handle.subscribe(Following::Stream).await?;
-        let start = subscription.start;
-        let cursor = since.map_or(start, |since| Seq(since).min(start));
-        Ok(Follow {
-            handle: handle.clone(),
-            subscription,
-            cursor,
-            behind: start,
-            waiting: VecDeque::new(),
-            exited: None,
-            over: false,
-        })
-    }
-
-    pub fn start(&self) -> Seq {
-        self.cursor
-    }
-
-    /// The next piece; `None` after the session has ended (see `exited`) or gone.
-    pub async fn next(&mut self) -> Option<Piece> {
-        loop {
-            if self.cursor < self.behind {
-                return self.from_journal().await;
-            }
-            if let Some(piece) = self.from_waiting() {
-                return Some(piece);
-            }
-            if self.over {
-                return None;
-            }
-            match self.subscription.next().await {
-                Some(Push::Output { seq, bytes }) => self.queue(seq, bytes.into_inner()),
-                Some(Push::Lagged { to, .. }) => self.behind = self.behind.max(to),
-                Some(Push::Exited { status, seq }) => {
-                    self.exited = Some(status);
-                    self.behind = self.behind.max(seq);
-                    self.over = true;
-                }
-                Some(Push::Closed) | None => self.over = true,
-                Some(_) => {}
-            }
-        }
-    }
-
-    fn queue(&mut self, seq: Seq, bytes: Arc<[u8]>) {
-        let end =
-            self.waiting.back().map_or(self.cursor, |(seq, bytes)| seq.plus(bytes.len() as u64));
-        if seq > end {
-            // A hole: the journal has what lies in it, and everything queued before.
-            self.behind = self.behind.max(seq);
-        }
-        self.waiting.push_back((seq, bytes));
-    }
-
-    fn from_waiting(&mut self) -> Option<Piece> {
-        let mut out = Vec::new();
-        while out.len() < PUSH_BYTES {
-            let Some((seq, bytes)) = self.waiting.pop_front() else {
-                match self.subscription.try_next() {
-                    Some(Push::Output { seq, bytes }) if !out.is_empty() => {
-                        self.queue(seq, bytes.into_inner());
-                        if self.cursor < self.behind {
-                            break;
-                        }
-                        continue;
-                    }
-                    Some(push) => self.set_aside(push),
-                    None => {}
-                }
-                break;
-            };
-            let skip = usize::try_from(self.cursor.since(seq)).unwrap_or(usize::MAX);
-            if skip < bytes.len() {
-                out.extend_from_slice(&bytes[skip..]);
-                self.cursor = seq.plus(bytes.len() as u64);
-            }
-        }
-        (!out.is_empty()).then_some(Piece { end: self.cursor, bytes: out, dropped: 0 })
-    }
-
-    fn set_aside(&mut self, push: Push) {
-        match push {
-            Push::Output { seq, bytes } => self.queue(seq, bytes.into_inner()),
-            Push::Lagged { to, .. } => self.behind = self.behind.max(to),
-            Push::Exited { status, seq } => {
-                self.exited = Some(status);
-                self.behind = self.behind.max(seq);
-                self.over = true;
-            }
-            Push::Closed => self.over = true,
-            _ => {}
-        }
-    }
-
-    async fn from_journal(&mut self) -> Option<Piece> {
-        let page = self.handle.output(self.cursor, PUSH_BYTES).await.ok()?;
-        let bytes = page.bytes.into_inner();
-        let end = page.next.max(self.cursor);
-        if end == self.cursor {
-            // The journal has nothing more to give up to there; go on with what is new.
-            let dropped = self.behind.since(self.cursor);
-            self.cursor = self.behind;
-            return Some(Piece { end: self.cursor, bytes, dropped });
-        }
-        self.cursor = end;
-        Some(Piece { end, bytes, dropped: page.dropped })
-    }
-}
 
 /// Bytes in any split to text in one form.
 struct Form {
@@ -202,7 +64,7 @@ pub async fn subscribe(
     let handle = call.session(&params.session)?;
     call.peer.room_for_subscription()?;
     let follow = Follow::from(&handle, params.since).await.map_err(fault::engine)?;
-    let seq = follow.start().0;
+    let seq = follow.cursor().0;
     let name = call.peer.next_name('o');
     let peer = call.peer.clone();
     let telling = Telling { peer, subscription: Some(name.clone()), session: handle.id() };
@@ -242,9 +104,9 @@ impl Telling {
                 return;
             }
         }
-        if let Some(status) = follow.exited {
+        if let Some(status) = follow.exited() {
             let exit = Some(convert::exit(status));
-            let sequence = follow.cursor.0;
+            let sequence = follow.cursor().0;
             let push = ExitedPush { session: self.session.to_string(), sequence, exit };
             self.push("session.exited", &push).await;
         }

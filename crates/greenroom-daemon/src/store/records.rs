@@ -67,7 +67,7 @@ pub(super) fn last_id(connection: &Connection) -> rusqlite::Result<u64> {
 
 pub(super) fn load_all(connection: &Connection) -> rusqlite::Result<Vec<SessionRecord>> {
     let mut query = connection.prepare("SELECT * FROM sessions ORDER BY id")?;
-    query.query_map([], |row| read(row))?.collect()
+    query.query_map([], read)?.collect()
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {

@@ -183,7 +183,8 @@ fn a_viewer_that_does_not_read_gets_a_keyframe_later() {
     let mut stuck = Attached::to(&host, json!({ "session": id, "size": "80x24" }));
     client
         .ok("session.input", json!({ "session": id, "action": { "type": "text", "value": "\n" } }));
-    wait_for(&mut client, &id, "the-end");
+    let shown = json!({ "type": "contains_text", "value": "the-end" });
+    client.ok("session.wait", json!({ "session": id, "matcher": shown, "snapshot": false }));
     let mut read = 0;
     let mut keyframes = 0;
     let mut last = Vec::new();

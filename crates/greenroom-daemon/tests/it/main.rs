@@ -1,4 +1,9 @@
 //! A real keeper and a real daemon in a temporary home, spoken to by a client written by hand.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "helpers of tests may panic, and say why on stderr"
+)]
 
 mod attach;
 mod bad_input;

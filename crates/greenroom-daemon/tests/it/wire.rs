@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::host::{Host, wait_for};
+use crate::host::Host;
 
 fn long_wait(session: &str) -> Value {
     json!({ "session": session, "matcher": { "type": "contains_text", "value": "never" },
@@ -78,7 +78,7 @@ fn the_other_framing_is_recognised() {
     let text = json!({ "jsonrpc": "2.0", "id": 1, "method": "session.list" }).to_string();
     write!(stream, "content-length: {}\r\n\r\n{text}", text.len()).unwrap();
     let expected =
-        "Content-Length: 50\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"sessions\":[]}}";
+        "Content-Length: 49\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"sessions\":[]}}";
     let mut got = vec![0; expected.len()];
     stream.read_exact(&mut got).unwrap();
     assert_eq!(String::from_utf8(got).unwrap(), expected);
@@ -135,7 +135,8 @@ fn a_client_that_does_not_read_disturbs_nobody() {
     }
     client
         .ok("session.input", json!({ "session": id, "action": { "type": "text", "value": "\n" } }));
-    wait_for(&mut client, &id, "the-end");
+    let shown = json!({ "type": "contains_text", "value": "the-end" });
+    client.ok("session.wait", json!({ "session": id, "matcher": shown, "snapshot": false }));
     client.ok("session.list", json!({}));
     // It reads again, and has missed nothing.
     let mut text = String::new();

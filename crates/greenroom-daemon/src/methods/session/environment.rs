@@ -13,8 +13,8 @@ use greenroom_engine::SessionHandle;
 use greenroom_protocol::api::session::CreateParams;
 use greenroom_protocol::{Fault, FaultKind};
 
+use crate::follow::Follow;
 use crate::host::Host;
-use crate::methods::output::Follow;
 use crate::rpc::fault;
 
 /// Variables that describe another terminal than the one the session gets.
@@ -50,7 +50,7 @@ pub fn of(host: &Host, params: &CreateParams) -> BTreeMap<OsString, OsString> {
     }
     env.insert("TERM".into(), host.config.sessions.term.clone().into());
     env.insert("COLORTERM".into(), "truecolor".into());
-    env.insert("GREENROOM_SOCKET".into(), host.paths.socket().into());
+    env.insert("GREENROOM_SOCKET".into(), host.socket.clone().into());
     env.extend(params.env.iter().map(pair));
     env
 }
