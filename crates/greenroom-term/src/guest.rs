@@ -105,11 +105,12 @@ impl Guest {
 
     /// The guest's resize. A screen without history would lose the lines that a narrower width
     /// pushes over the top, even with empty rows at the bottom: it gets history for a moment.
-    pub fn resize(&mut self, size: Size) {
+    /// False when the size was this already: then nothing at all happens, as in the guest.
+    pub fn resize(&mut self, size: Size) -> bool {
         let to = dimensions(size);
         let (cols, rows) = (to.columns, to.screen_lines);
         if cols == self.cols() && rows == self.rows() {
-            return;
+            return false;
         }
         let alternate = self.on_alternate();
         let lend = self.history == 0;
@@ -138,6 +139,7 @@ impl Guest {
             point.line = point.line.min(Line(rows as i32 - 1));
             point.column = point.column.min(Column(cols - 1));
         }
+        true
     }
 
     /// Replaces the active grid and flips the guest's own notion of which screen is active.

@@ -197,3 +197,25 @@ impl Screen {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_guest_breaks_this_screen_only() {
+        let mut screen = Screen::new(Size::default());
+        screen.feed(b"before");
+        let changes = screen.visible_changes();
+        screen.guarded(|_| panic!("as a guest would"));
+        assert!(screen.is_broken());
+        assert!(screen.visible_changes() > changes);
+        screen.feed(b" after");
+        screen.resize(Size::new(10, 10).unwrap());
+        assert_eq!(screen.text(), "before", "what it had can still be read");
+        let mut other = Screen::new(Size::default());
+        other.feed(b"\x1b[?25lfine");
+        assert!(!other.is_broken());
+        assert_eq!(other.text(), "fine");
+    }
+}

@@ -6,7 +6,7 @@
 //! Also here: the clamps for sequences whose cost a program could choose (REP, CHT, CBT).
 
 use alacritty_terminal::index::Column;
-use alacritty_terminal::term::cell::Flags;
+use alacritty_terminal::term::cell::{Cell, Flags};
 use unicode_width::UnicodeWidthChar;
 use vte::ansi::{
     Attr, ClearMode, Color, Handler, LineClearMode, NamedColor, Rgb, TabulationClearMode,
@@ -85,6 +85,11 @@ impl Front {
     /// Does the sequence at the start of `bytes` if it is one of the common ones.
     #[inline]
     pub(super) fn quick_csi(&mut self, bytes: &[u8]) -> Option<usize> {
+        if let [_, b'[', b'm', ..] = bytes {
+            // Every second sequence of coloured output.
+            self.sgr_simple(0);
+            return Some(3);
+        }
         let mut params = Params::new();
         let (last, len) = simple(bytes, &mut params)?;
         if last == b'm' {
@@ -147,6 +152,10 @@ impl Front {
         }
         let (point, bg) = (grid.cursor.point, grid.cursor.template.bg);
         let row = &mut grid[point.line];
+        if point.column == 0 {
+            // Knows how far the row was ever written.
+            return row.reset(&Cell::from(bg));
+        }
         let end = Column(row.len());
         for cell in &mut row[point.column..end] {
             if cell.extra.is_some() {
@@ -202,13 +211,14 @@ impl Front {
         }
     }
 
-    /// REP. Once the whole screen is full of one character, every further line of it changes
+    /// REP. Once every row has been filled with the character and has scrolled off after it (an
+    /// inserted character can leave blanks in the row it fills), every further line changes
     /// nothing: only the place in the line counts.
     pub(super) fn repeat(&mut self, count: usize) {
         let Some(c) = self.state.last_char else { return };
         let (cols, rows) = (self.guest.cols(), self.guest.rows());
         let width = c.width().unwrap_or(0);
-        let filled = cols * (rows + 2);
+        let filled = cols * (2 * rows + 2);
         let mut count = count;
         if width > 0 && count > filled {
             let period = cols / width;

@@ -9,9 +9,11 @@
 //! Deliberately absent: buffering of synchronized updates. Bytes take effect at once, or "keyframe
 //! plus bytes" would not be defined; readers look at the flag.
 
+mod classify;
 mod csi;
 mod dispatch;
 mod lexer;
+mod modes;
 mod print;
 mod rules;
 mod scan;
@@ -76,9 +78,10 @@ impl Front {
     }
 
     pub fn resize(&mut self, size: Size) {
-        self.guest.resize(size);
-        self.state.resized(self.guest.cols(), self.guest.rows());
-        self.touched = true;
+        if self.guest.resize(size) {
+            self.state.resized(self.guest.cols(), self.guest.rows());
+            self.touched = true;
+        }
     }
 
     pub fn feed(&mut self, bytes: &[u8]) {

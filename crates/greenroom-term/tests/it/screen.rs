@@ -74,6 +74,16 @@ fn a_resize_wraps_anew() {
 }
 
 #[test]
+fn a_resize_to_the_same_size_is_none() {
+    let mut screen = shown(10, 4, b"1\r\n2\r\n3\r\n4\x1b[3;4r");
+    let before = (screen.frame(), screen.visible_changes());
+    screen.resize(size(10, 4));
+    assert_eq!((screen.frame(), screen.visible_changes()), before);
+    screen.feed(b"\x1b[4;1H\nx");
+    assert_eq!(screen.text(), "1\n2\n4\nx", "the scroll region is still there");
+}
+
+#[test]
 fn a_resize_on_the_alternate_screen_keeps_the_primary() {
     let mut screen = shown(10, 4, b"0123456789abc\r\n$ \x1b[?1049h\x1b[Hfull screen");
     assert!(screen.alternate());
