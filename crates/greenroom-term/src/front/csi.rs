@@ -6,7 +6,7 @@
 //! Also here: the clamps for sequences whose cost a program could choose (REP, CHT, CBT).
 
 use alacritty_terminal::index::Column;
-use alacritty_terminal::term::cell::{Cell, Flags};
+use alacritty_terminal::term::cell::Flags;
 use unicode_width::UnicodeWidthChar;
 use vte::ansi::{
     Attr, ClearMode, Color, Handler, LineClearMode, NamedColor, Rgb, TabulationClearMode,
@@ -96,6 +96,10 @@ impl Front {
             self.sgr(&params);
             return Some(len);
         }
+        // Anything but an erase to the right or a movement touches cells in its own way.
+        if !matches!(last, b'K' | b'H' | b'f' | b'A'..=b'G' | b'd' | b'`' | b'a' | b'e') {
+            self.forget_tails();
+        }
         let term = &mut self.guest.term;
         match last {
             b'H' | b'f' => {
@@ -103,8 +107,11 @@ impl Front {
             }
             b'K' => match params.or(0, 0) {
                 0 => self.erase_right(),
-                1 => term.clear_line(LineClearMode::Left),
-                2 => term.clear_line(LineClearMode::All),
+                which @ (1 | 2) => {
+                    let left = which == 1;
+                    term.clear_line(if left { LineClearMode::Left } else { LineClearMode::All });
+                    self.forget_tails();
+                }
                 _ => {}
             },
             b'J' => match params.or(0, 0) {
@@ -142,22 +149,17 @@ impl Front {
         Some(len)
     }
 
-    /// The guest's `clear_line` to the right, without a look at the old content where there is
-    /// nothing to drop.
+    /// The guest's `clear_line` to the right, as far as there is something to clear.
     #[inline]
     fn erase_right(&mut self) {
+        let cols = self.guest.cols();
         let grid = self.guest.term.grid_mut();
         if grid.cursor.input_needs_wrap {
             return;
         }
         let (point, bg) = (grid.cursor.point, grid.cursor.template.bg);
-        let row = &mut grid[point.line];
-        if point.column == 0 {
-            // Knows how far the row was ever written.
-            return row.reset(&Cell::from(bg));
-        }
-        let end = Column(row.len());
-        for cell in &mut row[point.column..end] {
+        let end = self.tails.erase(point.line.0 as usize, point.column.0, bg, cols);
+        for cell in &mut grid[point.line][point.column..Column(end)] {
             if cell.extra.is_some() {
                 cell.extra = None;
             }

@@ -29,6 +29,15 @@ const XTVERSION: &[u8] =
 
 impl Front {
     pub(super) fn dispatch(&mut self, kind: Kind, sequence: &[u8]) {
+        let touches_cells = match kind {
+            // Private modes that do (another screen, DECCOLM) say so themselves.
+            Kind::Csi => !sequence.get(2).is_some_and(|b| (b'<'..=b'?').contains(b)),
+            Kind::Escape | Kind::Apc => true,
+            Kind::Osc { .. } | Kind::Dcs => false,
+        };
+        if touches_cells {
+            self.forget_tails();
+        }
         match kind {
             Kind::Escape => match sequence {
                 b"\x1b\\" => {}

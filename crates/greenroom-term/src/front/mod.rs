@@ -18,6 +18,7 @@ mod print;
 mod rules;
 mod scan;
 mod skip;
+mod tails;
 mod tap;
 mod utf8;
 
@@ -36,7 +37,8 @@ use crate::state::State;
 pub(crate) use dispatch::{cursor_style_number, sgr_of};
 pub(crate) use lexer::MAX_APC;
 use lexer::{Lexer, Step};
-use rules::Rules;
+use rules::{Rule, Rules};
+use tails::Tails;
 use utf8::Decoded;
 
 /// Replies that nobody has taken yet. A program that asks without reading its input gets no more
@@ -56,6 +58,7 @@ pub(crate) struct Front {
     cut: Vec<u8>,
     /// Batches from this size on are looked at for skipping; `None`: never (history is kept).
     skip_from: Option<usize>,
+    tails: Tails,
     /// Something visible happened.
     pub touched: bool,
     rules: Rules,
@@ -72,6 +75,7 @@ impl Front {
             lexer: Lexer::default(),
             cut: Vec::new(),
             skip_from: (history == 0).then_some(SKIP_FROM),
+            tails: Tails::default(),
             touched: false,
             rules: Rules::default(),
         }
@@ -79,6 +83,7 @@ impl Front {
 
     pub fn resize(&mut self, size: Size) {
         if self.guest.resize(size) {
+            self.forget_tails();
             self.state.resized(self.guest.cols(), self.guest.rows());
             self.touched = true;
         }
@@ -235,6 +240,7 @@ impl Front {
             }
             b'\t' => {
                 term.put_tab(1);
+                self.forget_tails();
                 self.touched = true;
             }
             0x08 => {
@@ -245,6 +251,14 @@ impl Front {
             0x0e => self.invoke(CharsetIndex::G1),
             0x0f => self.invoke(CharsetIndex::G0),
             _ => {}
+        }
+    }
+
+    /// Cells may have changed in a way that is not followed.
+    #[inline]
+    fn forget_tails(&mut self) {
+        if self.rules.hold(Rule::TailsForgotten) {
+            self.tails.forget();
         }
     }
 
@@ -268,6 +282,7 @@ impl Front {
         } else {
             let region = Line(self.state.region.start as i32)..Line(next as i32);
             grid.scroll_up(&region, 1);
+            self.forget_tails();
         }
     }
 

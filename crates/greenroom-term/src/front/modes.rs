@@ -55,7 +55,8 @@ impl Front {
             PrivateMode::Unknown(66) => self.guest.term.unset_keypad_application_mode(),
             PrivateMode::Unknown(67) => self.state.backarrow = on,
             PrivateMode::Named(Named::ColumnMode) => {
-                // The guest resets the region, among other things.
+                // The guest resets the region and clears the screen.
+                self.forget_tails();
                 self.state.set_region(1, None, self.guest.rows());
                 return false;
             }
@@ -65,6 +66,7 @@ impl Front {
     }
 
     fn alternate(&mut self, on: bool) {
+        self.forget_tails();
         if on {
             self.guest.enter_alternate();
         } else {

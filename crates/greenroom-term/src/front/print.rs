@@ -28,6 +28,7 @@ impl Front {
         if self.plain_printing() || !self.rules.hold(Rule::PlainPrinting) {
             self.write(run);
         } else {
+            self.forget_tails();
             for &byte in run {
                 self.guest.term.input(char::from(byte));
             }
@@ -107,6 +108,7 @@ impl Front {
             Some(0) => {
                 self.touched = true;
                 if self.marks_under_cursor() < MAX_MARKS {
+                    self.forget_tails();
                     self.guest.term.input(c);
                 }
             }
@@ -116,6 +118,7 @@ impl Front {
             }
             Some(_) => {
                 self.touched = true;
+                self.forget_tails();
                 self.guest.term.input(c);
             }
         }
@@ -142,6 +145,7 @@ impl Front {
             if written == 0 {
                 // Half a wide character, or marks, in the way: overwriting them is the guest's
                 // business.
+                self.forget_tails();
                 self.guest.term.input(first.into());
                 text = &text[1..];
                 continue;
@@ -154,6 +158,9 @@ impl Front {
                 cursor.input_needs_wrap = true;
             }
             text = &text[written..];
+            if self.rules.hold(Rule::TailsGrow) {
+                self.tails.wrote(line.0 as usize, col + written);
+            }
         }
     }
 
@@ -166,16 +173,19 @@ impl Front {
         let point = grid.cursor.point;
         let col = point.column.0;
         if col + 1 >= cols {
+            self.forget_tails();
             return self.guest.term.input(c);
         }
         let template = grid.cursor.template.clone();
         let cells = &mut grid[point.line][Column(col)..Column(col + 2)];
         if cells.iter().any(|cell| cell.flags.intersects(WIDE_HALVES)) {
+            self.forget_tails();
             return self.guest.term.input(c);
         }
         let spacer = template.flags | Flags::WIDE_CHAR_SPACER;
         cells[0] = Cell { c, flags: template.flags | Flags::WIDE_CHAR, ..template.clone() };
         cells[1] = Cell { c: ' ', flags: spacer, ..template };
+        self.tails.wrote(point.line.0 as usize, col + 2);
         let cursor = &mut grid.cursor;
         if col + 2 < cols {
             cursor.point.column = Column(col + 2);
@@ -188,8 +198,10 @@ impl Front {
     /// The guest's private `wrapline`, with autowrap known to be on.
     fn wrap(&mut self) {
         let end = self.state.region.end;
+        let cols = self.guest.cols();
         let grid = self.guest.term.grid_mut();
         grid.cursor_cell().flags.insert(Flags::WRAPLINE);
+        self.tails.wrote(grid.cursor.point.line.0 as usize, cols);
         if grid.cursor.point.line.0 as usize + 1 >= end {
             self.line_feed();
         } else {

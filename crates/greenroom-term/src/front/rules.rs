@@ -70,6 +70,10 @@ rules! {
     RepPhase,
     /// The mirror of the scroll region follows RIS.
     RegionReset,
+    /// What a run writes is no longer blank.
+    TailsGrow,
+    /// Whatever else touches cells makes blank ends of rows forgotten.
+    TailsForgotten,
 }
 
 /// Which rules hold.

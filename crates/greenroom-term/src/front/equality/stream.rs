@@ -92,7 +92,8 @@ impl Stream {
 
 fn piece(random: &mut Random, calm: usize) -> Vec<u8> {
     let text = match random.below(if calm == 0 { 40 } else { 14 + 9 * (4 - calm) }) {
-        0..=4 => lines(random),
+        0..=3 => lines(random),
+        4 => frame(random),
         5 => repaint(random),
         6..=8 => words(random),
         9 => sgr(random),
@@ -115,7 +116,8 @@ fn piece(random: &mut Random, calm: usize) -> Vec<u8> {
         27 => sgr(random),
         28 => words(random),
         29 => lines(random),
-        30..=33 => csi(random),
+        30..=32 => csi(random),
+        33 => frame(random),
         34 => mode(random),
         35 => escape(random),
         36 => wide(random),
@@ -179,6 +181,31 @@ fn repaint(random: &mut Random) -> String {
         _ => format!("\x1b[{}H", 1 + up),
     };
     lines(random) + &words(random) + &start + &short_lines(random)
+}
+
+/// Rows written and their rest erased, as full-screen programs do it.
+fn frame(random: &mut Random) -> String {
+    let mut text = String::new();
+    for _ in 0..2 + random.below(8) {
+        text += &format!("\x1b[{};{}H", 1 + random.below(2), 1 + random.below(9));
+        text += random.of(&["", "abcdefgh", "abcdefgh", "ijkl", "x", "\x1b[44m", "\x1b[m"]);
+        if random.below(4) == 0 {
+            text += random.of(&[
+                "漢",
+                "e\u{301}",
+                "\x1b[2@",
+                "\x1b[P",
+                "\x1b[?25l",
+                "\t",
+                "\x1b[1K",
+                "\x1b[3X",
+                "\x1b[J",
+                "\n\n\n\n\n",
+            ]);
+        }
+        text += random.of(&["\x1b[K", "\x1b[K", ""]);
+    }
+    text
 }
 
 /// Lines that do not wrap, about a screen of them.
