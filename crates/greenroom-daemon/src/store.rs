@@ -19,6 +19,7 @@ use greenroom_engine::store::{SessionRecord, Store, StoreError};
 use greenroom_protocol::Timestamp;
 use greenroom_protocol::api::event::Event;
 use rusqlite::Connection;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 pub use rows::{NewEvent, Page, Query};
@@ -140,19 +141,28 @@ impl Storage {
         }
     }
 
-    async fn ask(
+    /// Queued at once if there is room: records are saved in the order of the calls, whenever
+    /// their futures are polled.
+    fn ask(
         &self,
         id: SessionId,
         step: &'static str,
         command: impl FnOnce(oneshot::Sender<Outcome>) -> Command,
-    ) -> Result<(), StoreError> {
+    ) -> Wait<'_, Result<(), StoreError>> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.queue.send(command(reply)).await.is_ok();
-        let outcome = match answer.await {
-            Ok(outcome) if sent => outcome,
-            _ => Err(Stopped.into()),
+        let crowded = match self.queue.try_send(command(reply)) {
+            Ok(()) => None,
+            Err(TrySendError::Full(command)) => Some(command),
+            // Its reply is dropped with it, which is the answer.
+            Err(TrySendError::Closed(_)) => None,
         };
-        outcome.map_err(|source| StoreError { id, step, source })
+        Box::pin(async move {
+            if let Some(command) = crowded {
+                let _ = self.queue.send(command).await;
+            }
+            let outcome = answer.await.unwrap_or_else(|_| Err(Stopped.into()));
+            outcome.map_err(|source| StoreError { id, step, source })
+        })
     }
 }
 
@@ -164,13 +174,11 @@ impl Store for Storage {
     }
 
     fn save(&self, record: SessionRecord) -> Wait<'_, Result<(), StoreError>> {
-        Box::pin(async move {
-            self.ask(record.id, "save", |reply| Command::Save(Box::new(record), reply)).await
-        })
+        self.ask(record.id, "save", |reply| Command::Save(Box::new(record), reply))
     }
 
     fn remove(&self, id: SessionId) -> Wait<'_, Result<(), StoreError>> {
-        Box::pin(self.ask(id, "remove", move |reply| Command::Remove(id, reply)))
+        self.ask(id, "remove", |reply| Command::Remove(id, reply))
     }
 }
 

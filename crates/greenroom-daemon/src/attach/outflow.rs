@@ -159,11 +159,14 @@ mod tests {
         let mut decoder = AttachDecoder::new();
         let mut got = Vec::new();
         let mut buffer = vec![0; 50_000];
-        while !out.is_empty() || got.len() < expected.len() {
-            here.writable().await.unwrap();
-            out.write(&here).unwrap();
-            let read = there.read(&mut buffer).await.unwrap();
-            decoder.push(&buffer[..read]);
+        while got.len() < expected.len() {
+            tokio::select! {
+                ready = here.writable(), if !out.is_empty() => {
+                    ready.unwrap();
+                    out.write(&here).unwrap();
+                }
+                read = there.read(&mut buffer) => decoder.push(&buffer[..read.unwrap()]),
+            }
             while let Some(frame) = decoder.next() {
                 let Frame::Output { seq, bytes } = frame.unwrap() else { panic!() };
                 assert_eq!(seq, got.len() as u64);

@@ -82,3 +82,17 @@ async fn old_events_go_first() {
     assert_eq!(page.next_since, PRUNE_EVERY + 100);
     assert!(page.dropped > 0);
 }
+
+#[tokio::test]
+async fn records_are_saved_in_the_order_of_the_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("g.db");
+    let (store, _) = Storage::open(&path, 100).unwrap();
+    let older = store.save(record(1));
+    let newer = store.save(SessionRecord { name: "renamed".into(), ..record(1) });
+    newer.await.unwrap();
+    older.await.unwrap();
+    drop(store);
+    let (_, known) = Storage::open(&path, 100).unwrap();
+    assert_eq!(known[0].name, "renamed");
+}
