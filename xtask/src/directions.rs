@@ -42,7 +42,14 @@ const ROOMS: &[Room] = &[
     ),
     room(
         "greenroom-daemon",
-        &["greenroom-engine", "greenroom-keeper", "greenroom-plugins", "greenroom-protocol"],
+        &[
+            "greenroom-engine",
+            "greenroom-keeper",
+            "greenroom-plugins",
+            "greenroom-protocol",
+            // The engine's interface speaks in its types (sizes, frames, key presses): the daemon converts them.
+            "greenroom-term",
+        ],
     ),
     room("greenroom-plugins", &["greenroom-engine", "greenroom-protocol", "greenroom-sandbox"]),
     Room {

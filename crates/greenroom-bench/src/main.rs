@@ -112,7 +112,14 @@ fn run(args: &RunArgs) -> Result<()> {
     let mut rows: Vec<Row> = Vec::new();
     for (name, measure) in GROUPS.iter().filter(|(name, _)| wanted(name)) {
         eprintln!("measuring {name} …");
-        rows.extend(measure(&mut lab));
+        let measured = measure(&mut lab);
+        for row in &measured {
+            eprintln!("  {}", table::line(row));
+        }
+        if measured.iter().any(|row| row.outcome.is_err()) {
+            lab.greenroom.reset().context("the host is lost for the rows that remain")?;
+        }
+        rows.extend(measured);
     }
     let setting = Setting { quick: args.quick, machine: machine(), tmux: tmux::version()? };
     if args.json {

@@ -321,13 +321,13 @@ fn settled_pss(pids: &[u32]) -> Result<u64> {
     let read = || pids.iter().map(|pid| crate::process::pss_kib(*pid)).sum::<Result<u64>>();
     let mut last = read()?;
     let mut same = 0;
-    for _ in 0..30 {
+    for _ in 0..60 {
         pause(Duration::from_millis(500));
         let now = read()?;
         same = if now.abs_diff(last) * 200 <= last { same + 1 } else { 0 };
         last = now;
-        // Three seconds at rest: longer than any "idle for a moment" rule a host has.
-        if same == 6 {
+        // Five seconds at rest: longer than any "idle for a moment" rule a host has.
+        if same == 10 {
             break;
         }
     }
@@ -370,7 +370,6 @@ fn growth(lab: &mut Lab) -> Vec<Row> {
     let plan = lab.plan;
     let tenth = plan.grown / 10;
     let mut measure = || -> Result<Vec<Round>> {
-        lab.greenroom.begin_timing()?;
         let few = relative_cost(lab, tenth)?;
         lab.greenroom.hold_timed(plan.grown - 2 * tenth)?;
         let many = relative_cost(lab, tenth)?;

@@ -50,7 +50,8 @@ pub fn text(setting: &Setting, rows: &[Row]) -> String {
     out
 }
 
-fn line(row: &Row) -> String {
+/// One row in 80 columns.
+pub fn line(row: &Row) -> String {
     let target = &row.target;
     let name = format!("{} {} {}", target.name, target.unit, target.judged.text());
     match &row.outcome {

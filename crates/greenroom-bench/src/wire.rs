@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// A host that says nothing for this long is broken, not slow.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
 /// Pushes kept while an answer is awaited; more means the harness forgot to read them.
 const PUSHES_MAX: usize = 100_000;
