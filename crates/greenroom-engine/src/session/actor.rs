@@ -29,6 +29,13 @@ use crate::session::view::View;
 /// Most bytes of one turn; the loop then looks at its messages again.
 const TURN_BYTES: usize = 64 * 1024;
 
+/// A session that printed nothing for this long is shown at once; one that did
+/// waits so long, and the screen takes what came meanwhile in one go.
+const CALM: Duration = Duration::from_millis(1);
+
+/// The screen is never further behind than this. The ring holds four times it.
+const BITE: u64 = TURN_BYTES as u64;
+
 /// A reader of the screen waits at most this long for a synchronized update
 /// to end: a program that forgets to end it must not hide its screen.
 const SYNC_PATIENCE: Duration = Duration::from_millis(150);
@@ -119,6 +126,7 @@ pub(crate) struct Actor {
     pub(super) paused: bool,
     exiting: Option<Exiting>,
     pub(super) timers: Timers,
+    fed_at: Option<Instant>,
 }
 
 struct Exiting {
@@ -148,6 +156,7 @@ impl Actor {
             paused: false,
             exiting: None,
             timers: Timers { sleep: Some(Instant::now() + SLEEP_AFTER), ..Timers::default() },
+            fed_at: None,
         }
     }
 
@@ -197,6 +206,7 @@ impl Actor {
     }
 
     pub fn handle(&mut self, msg: Msg) {
+        self.catch_up(Instant::now());
         match msg {
             Msg::Frame { reply } => self.frame(reply),
             Msg::Reader { reply } => {
@@ -231,7 +241,9 @@ impl Actor {
         let Some(source) = &mut self.source else { return PumpEnd::Closed };
         let pumped = source.journal.pump(source.master.as_fd(), TURN_BYTES);
         if pumped.to > pumped.from {
-            self.absorb(pumped.from, pumped.to);
+            let (first, second) = source.journal.bytes(pumped.from, pumped.to);
+            offer(&mut self.subscribers, &self.shared, pumped.from, first, second);
+            self.feed_if_due(pumped.to);
         }
         match &pumped.end {
             PumpEnd::RingFull => self.ring_full = true,
@@ -246,11 +258,28 @@ impl Actor {
         pumped.end
     }
 
-    fn absorb(&mut self, from: Seq, to: Seq) {
+    /// In calm the screen follows every read; in a flood it takes large bites,
+    /// most of which it can skip.
+    fn feed_if_due(&mut self, tail: Seq) {
         let now = Instant::now();
+        let calm = self.fed_at.is_none_or(|at| now.duration_since(at) >= CALM);
+        if calm || tail.since(self.view.seq()) >= BITE {
+            self.catch_up(now);
+        } else {
+            self.timers.feed.get_or_insert(now + CALM);
+        }
+    }
+
+    /// Brings the screen up to the journal's end.
+    pub(super) fn catch_up(&mut self, now: Instant) {
+        self.timers.feed = None;
         let Some(source) = &mut self.source else { return };
-        let (first, second) = source.journal.bytes(from, to);
-        offer(&mut self.subscribers, &self.shared, from, first, second);
+        let (_, tail) = source.journal.span();
+        if tail == self.view.seq() {
+            return;
+        }
+        self.fed_at = Some(now);
+        let (first, second) = source.journal.bytes(self.view.seq(), tail);
         let fed = self.view.feed(first, second);
         if !fed.replies.is_empty()
             && let Some(input) = &self.shared.input
@@ -337,6 +366,7 @@ impl Actor {
     }
 
     fn finish(&mut self) {
+        self.catch_up(Instant::now());
         let Some(exiting) = self.exiting.take() else { return };
         let Some(mut source) = self.source.take() else { return };
         let seq = self.view.seq();
@@ -356,6 +386,7 @@ impl Actor {
     }
 
     fn recording_changed(&mut self) {
+        self.catch_up(Instant::now());
         let Some(source) = &self.source else { return };
         match source.journal.state() {
             RecordingState::Paused { why, .. } => {
@@ -385,6 +416,7 @@ impl Actor {
     }
 
     fn tick(&mut self, now: Instant) {
+        self.catch_up(now);
         if due(&mut self.timers.sync, now) {
             self.answer_frames();
         }
@@ -430,7 +462,10 @@ impl Actor {
             tokio::task::spawn_blocking(move || super::rebuild::screen(&reader, size)).await;
         let seq = self.view.seq();
         match rebuilt {
-            Ok(Ok((screen, _))) if !screen.is_broken() => self.view.replace(screen, seq),
+            // The files may be ahead of the old screen, never behind the flush.
+            Ok(Ok((screen, end))) if !screen.is_broken() && end >= seq => {
+                self.view.replace(screen, end);
+            }
             _ => self.view.replace(Screen::new(size), seq),
         }
         self.greet_viewers();

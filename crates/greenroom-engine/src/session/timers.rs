@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 #[derive(Default)]
 pub(super) struct Timers {
+    pub feed: Option<Instant>,
     pub sleep: Option<Instant>,
     pub sync: Option<Instant>,
     pub paint: Option<Instant>,
@@ -17,7 +18,7 @@ pub(super) struct Timers {
 
 impl Timers {
     pub fn next(&self) -> Option<Instant> {
-        [self.sleep, self.sync, self.paint, self.marks, self.exit, self.reopen]
+        [self.feed, self.sleep, self.sync, self.paint, self.marks, self.exit, self.reopen]
             .into_iter()
             .flatten()
             .min()
