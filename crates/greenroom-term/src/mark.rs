@@ -88,7 +88,7 @@ pub(crate) enum Osc {
 pub(crate) fn from_osc(body: &[u8]) -> Osc {
     let (number, rest) = split(body);
     let mark = match number {
-        b"7" => Some(Mark::Cwd(path(rest))),
+        b"7" => Some(path(rest)).filter(|path| !path.is_empty()).map(Mark::Cwd),
         b"9" => notification(rest),
         b"52" => clipboard(rest),
         b"133" => prompt(rest),
@@ -217,7 +217,9 @@ mod tests {
 
     #[test]
     fn what_is_ours_but_wrong_goes_nowhere() {
-        for body in ["52;c;?", "52;c;***", "9;4;9;1", "9;", "133;Z", "777;other;x"] {
+        for body in
+            ["7;", "7;file://host", "52;c;?", "52;c;***", "9;4;9;1", "9;", "133;Z", "777;other;x"]
+        {
             assert_eq!(from_osc(body.as_bytes()), Osc::Ignored, "{body}");
         }
         assert_eq!(from_osc(b"0;title"), Osc::Other);

@@ -37,59 +37,54 @@ impl Front {
 
     /// Text that starts with a byte that is not ASCII; takes at least one byte.
     pub(super) fn print_utf8(&mut self, bytes: &[u8]) -> usize {
-        let mut at = 0;
-        let mut narrow = ['\0'; 64];
-        let mut count = 0;
-        let plain = self.plain_printing();
-        while let Some(&byte) = bytes.get(at) {
-            let c = match byte {
-                0x20..=0x7e => char::from(byte),
-                0x80.. => match utf8::decode(&bytes[at..]) {
-                    Decoded::Char(c, _) => c,
-                    Decoded::Invalid(_) => break,
-                    Decoded::Cut => break,
-                },
-                _ => break,
-            };
-            if !plain || !is_narrow(c) {
-                break;
-            }
-            narrow[count] = c;
-            count += 1;
-            at += c.len_utf8();
-            if count == narrow.len() {
-                break;
-            }
-        }
-        if count == 0 {
-            return self.print_one(bytes);
-        }
-        self.touched = true;
-        self.state.last_char = Some(narrow[count - 1]);
-        self.write(&narrow[..count]);
-        at
-    }
-
-    fn print_one(&mut self, bytes: &[u8]) -> usize {
-        match utf8::decode(bytes) {
-            Decoded::Char(c, len) => {
-                self.print_char(c);
-                len
-            }
+        let (first, len) = match utf8::decode(bytes) {
+            Decoded::Char(c, len) => (c, len),
             Decoded::Invalid(len) => {
                 // A lone byte of the C1 range is a control without effect.
                 if len > 1 || bytes[0] > 0x9f {
                     self.print_char(char::REPLACEMENT_CHARACTER);
                 }
-                len
+                return len;
             }
             Decoded::Cut => {
                 if self.rules.hold(Rule::CutUtf8) {
                     self.cut.extend_from_slice(bytes);
                 }
-                bytes.len()
+                return bytes.len();
             }
+        };
+        if width(first) == Some(1) && self.plain_printing() {
+            self.print_narrow(first, bytes)
+        } else {
+            self.print_char(first);
+            len
         }
+    }
+
+    /// A run of narrow characters, ASCII among them.
+    fn print_narrow(&mut self, first: char, bytes: &[u8]) -> usize {
+        let mut run = [first; 32];
+        let mut count = 1;
+        let mut at = first.len_utf8();
+        while count < run.len()
+            && let Some(&byte) = bytes.get(at)
+        {
+            let c = match byte {
+                0x20..=0x7e => char::from(byte),
+                0x80.. => match utf8::decode(&bytes[at..]) {
+                    Decoded::Char(c, _) if width(c) == Some(1) => c,
+                    _ => break,
+                },
+                _ => break,
+            };
+            run[count] = c;
+            count += 1;
+            at += c.len_utf8();
+        }
+        self.touched = true;
+        self.state.last_char = Some(run[count - 1]);
+        self.write(&run[..count]);
+        at
     }
 
     /// Any one character.
@@ -103,7 +98,7 @@ impl Front {
 
     /// As [`print_char`](Front::print_char), without becoming what REP repeats.
     pub(super) fn put(&mut self, c: char) {
-        match c.width() {
+        match width(c) {
             None => {}
             Some(0) => {
                 self.touched = true;
@@ -269,13 +264,14 @@ fn fill_linked<T: Copy + Into<char>>(
     written
 }
 
-/// One cell wide. The common scripts are decided without the table.
+/// The width of a character that is no control. The common scripts are decided without the table.
 #[inline]
-fn is_narrow(c: char) -> bool {
+fn width(c: char) -> Option<usize> {
     match c {
-        ' '..='~' | '\u{a1}'..='\u{ac}' | '\u{ae}'..='\u{2ff}' | '\u{2500}'..='\u{257f}' => true,
-        '\u{80}'..='\u{a0}' | '\u{4e00}'..='\u{9fff}' => c == '\u{a0}',
-        _ => c.width() == Some(1),
+        ' '..='~' | '\u{a0}'..='\u{ac}' | '\u{ae}'..='\u{2ff}' => Some(1),
+        '\u{2500}'..='\u{257f}' | '\u{400}'..='\u{482}' => Some(1),
+        '\u{4e00}'..='\u{9fff}' | '\u{3041}'..='\u{3096}' | '\u{30a0}'..='\u{30ff}' => Some(2),
+        _ => c.width(),
     }
 }
 
@@ -285,10 +281,8 @@ mod tests {
 
     #[test]
     fn the_shortcut_agrees_with_the_table() {
-        for c in (' '..=char::MAX).filter(|&c| c != '\u{7f}') {
-            if !('\u{80}'..='\u{9f}').contains(&c) {
-                assert_eq!(is_narrow(c), c.width() == Some(1), "{c:?}");
-            }
+        for c in '\0'..=char::MAX {
+            assert_eq!(width(c), c.width(), "{c:?}");
         }
     }
 }

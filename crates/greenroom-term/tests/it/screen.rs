@@ -5,6 +5,12 @@ use greenroom_term::{Color, CursorShape, MouseEncoding, MouseMode, Screen, Style
 use super::{shown, size};
 
 #[test]
+fn a_screen_may_move_between_threads() {
+    fn check<T: Send>() {}
+    check::<Screen>();
+}
+
+#[test]
 fn text_leaves_blanks_at_the_ends_out() {
     assert_eq!(shown(10, 4, b"").text(), "");
     assert_eq!(shown(10, 4, b"a  \r\n\r\n  b\r\n").text(), "a\n\n  b");

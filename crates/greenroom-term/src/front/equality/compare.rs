@@ -54,7 +54,10 @@ impl Picture {
     /// Takes replies and marks.
     pub fn of(front: &mut Front) -> Picture {
         let replies = String::from_utf8(front.take_replies()).expect("replies are text");
-        let marks = front.marks.take();
+        let mut marks = front.marks.take();
+        // The stock guest tells of these only.
+        marks.retain(|mark| matches!(mark, Mark::Title(_) | Mark::Bell));
+        marks.dedup_by(|a, b| *a == Mark::Bell && *b == Mark::Bell);
         let grid = front.guest.grid();
         Picture {
             cells: cells(grid),
