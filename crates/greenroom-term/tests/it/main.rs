@@ -8,6 +8,7 @@ mod keys;
 mod marks;
 mod queries;
 mod screen;
+#[allow(clippy::useless_concat, reason = "every case is written the same way, one line or many")]
 mod tmux;
 
 /// A screen that has read `output`.
