@@ -20,8 +20,8 @@ use greenroom_protocol::rpc::{
 use greenroom_protocol::{Fault, FaultKind, Id};
 use serde_json::value::RawValue;
 use tokio::net::UnixStream;
-use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinSet;
 
 use crate::attach;
 use crate::host::Host;
@@ -78,27 +78,34 @@ struct Conn {
 /// What is in flight. Whoever takes an id out of it answers that id, so each is answered once.
 #[derive(Default)]
 struct Flight {
-    open: Mutex<HashMap<Id, Option<AbortHandle>>>,
+    open: Mutex<HashMap<Id, Work>>,
     landed: Notify,
 }
 
+enum Work {
+    /// Goes on without its caller, such as an upgrade; also one that has not had to wait yet.
+    Detached,
+    /// Ends when told to, and answers that itself. `None`: it was told already.
+    Cancellable(Option<oneshot::Sender<()>>),
+}
+
 impl Flight {
-    fn open(&self) -> MutexGuard<'_, HashMap<Id, Option<AbortHandle>>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<Id, Work>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an id out; whoever gets `Some` has to answer it.
-    fn land(&self, id: &Id) -> Option<Option<AbortHandle>> {
-        let taken = self.open().remove(id);
+    /// Takes an id out; whoever gets true has to answer it.
+    fn land(&self, id: &Id) -> bool {
+        let taken = self.open().remove(id).is_some();
         self.landed.notify_waiters();
         taken
     }
 
-    /// Until nothing is left that goes on without its caller, such as an upgrade.
+    /// Until nothing is left that goes on without its caller.
     async fn detached_landed(&self) {
         loop {
             let landed = self.landed.notified();
-            if self.open().values().all(Option::is_some) {
+            if !self.open().values().any(|work| matches!(work, Work::Detached)) {
                 return;
             }
             landed.await;
@@ -252,7 +259,8 @@ impl Conn {
         if let Err(fault) = self.enter(&id) {
             return self.refuse(&id, &fault);
         }
-        let answering = Answering { flight: self.flight.clone(), call: self.call.clone(), id };
+        let (flight, call) = (self.flight.clone(), self.call.clone());
+        let mut answering = Answering { flight, call, id, answered: false };
         let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
         match first {
             Poll::Ready(outcome) => answering.with(outcome),
@@ -260,18 +268,24 @@ impl Conn {
         }
     }
 
-    fn wait_for(&mut self, answering: Answering, method: &str, work: Later) {
-        let id = answering.id.clone();
+    fn wait_for(&mut self, mut answering: Answering, method: &str, work: Later) {
         let scope = greenroom_protocol::methods::find(method).map_or(Scope::Admin, |row| row.scope);
-        let waiting = async move { answering.with(work.await) };
-        let handle = if scope <= Scope::Input {
-            self.tasks.spawn(waiting)
-        } else {
-            tokio::spawn(waiting).abort_handle()
-        };
-        if let Some(entry) = self.flight.open().get_mut(&id) {
-            *entry = (scope <= Scope::Input).then_some(handle);
+        if scope > Scope::Input {
+            tokio::spawn(async move { answering.with(work.await) });
+            return;
         }
+        let (cancel, cancelled) = oneshot::channel();
+        self.flight.open().insert(answering.id.clone(), Work::Cancellable(Some(cancel)));
+        self.tasks.spawn(async move {
+            let outcome = tokio::select! {
+                outcome = work => outcome,
+                Ok(()) = cancelled => {
+                    Err(Fault::new(FaultKind::Cancelled, "cancelled by the client"))
+                }
+            };
+            // By now the work has let go of everything it held.
+            answering.with(outcome);
+        });
     }
 
     fn enter(&self, id: &Id) -> Result<(), Fault> {
@@ -284,18 +298,26 @@ impl Conn {
             let message = format!("a request with the id {id} is in flight already");
             return Err(Fault::new(FaultKind::InvalidRequest, message));
         }
-        flight.insert(id.clone(), None);
+        flight.insert(id.clone(), Work::Detached);
         Ok(())
     }
 
     fn cancel(&mut self, params: Option<&RawValue>) {
         let Ok(CancelParams { id }) = rpc::params(params) else { return };
-        let taken = self.flight.land(&id);
-        if let Some(task) = taken {
-            if let Some(task) = task {
-                task.abort();
+        match self.flight.open().get_mut(&id) {
+            None => return,
+            Some(Work::Cancellable(cancel)) => {
+                if let Some(cancel) = cancel.take() {
+                    // It may have ended in this moment: then its answer is on its way.
+                    let _ = cancel.send(());
+                }
+                return;
             }
-            self.refuse(&id, &Fault::new(FaultKind::Cancelled, "cancelled by the client"));
+            Some(Work::Detached) => {}
+        }
+        if self.flight.land(&id) {
+            let message = "cancelled by the client; what was begun goes on";
+            self.refuse(&id, &Fault::new(FaultKind::Cancelled, message));
         }
     }
 
@@ -352,11 +374,14 @@ struct Answering {
     flight: Arc<Flight>,
     call: Call,
     id: Id,
+    /// Its id may be in use again by now.
+    answered: bool,
 }
 
 impl Answering {
-    fn with(self, outcome: Result<Body, Fault>) {
-        if self.flight.land(&self.id).is_some() {
+    fn with(&mut self, outcome: Result<Body, Fault>) {
+        self.answered = true;
+        if self.flight.land(&self.id) {
             self.call.host.counters.answered();
             self.call.peer.outlet.reply(&self.id, &answer(&self.id, &outcome));
         }
@@ -365,11 +390,10 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        if self.flight.land(&self.id).is_some() {
-            let fault =
-                Fault::new(FaultKind::Internal, "our bug: the request ended without an answer")
-                    .hint("greenroom logs shows more");
-            self.call.peer.outlet.reply(&self.id, &rpc::encode_fault(&self.id, &fault));
+        if !self.answered {
+            let message = "our bug: the request ended without an answer";
+            let fault = Fault::new(FaultKind::Internal, message).hint("greenroom logs shows more");
+            self.with(Err(fault));
         }
     }
 }

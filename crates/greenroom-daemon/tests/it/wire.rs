@@ -39,6 +39,20 @@ fn requests_run_side_by_side_and_can_be_cancelled() {
 }
 
 #[test]
+fn an_id_can_be_used_again_as_soon_as_it_is_answered() {
+    let host = Host::start();
+    let mut client = host.client();
+    let id = host.session(&mut client, "echo ready; cat");
+    let request = json!({ "jsonrpc": "2.0", "id": "same", "method": "session.transcript",
+                          "params": { "session": id, "since": 0 } });
+    for _ in 0..500 {
+        client.line(&request.to_string());
+        let answer = client.frame();
+        assert!(answer["result"]["text"].is_string(), "{answer}");
+    }
+}
+
+#[test]
 fn an_id_in_flight_is_not_taken_twice() {
     let host = Host::start();
     let mut client = host.client();
