@@ -254,8 +254,7 @@ pub struct AttachArgs {
 pub struct SendArgs {
     #[command(flatten)]
     pub session: SessionArg,
-    /// What to type; - reads it from stdin
-    #[arg(allow_hyphen_values = true)]
+    /// What to type; - reads it from stdin, -- before it if it begins with -
     pub text: String,
     /// Press Enter after it
     #[arg(long)]
@@ -270,7 +269,7 @@ pub struct KeyArgs {
     #[command(flatten)]
     pub session: SessionArg,
     /// Keys in order: enter, tab, esc, up, f5, ctrl-c, alt-x, shift-tab, a…
-    #[arg(required = true, value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(required = true, value_name = "KEY")]
     pub keys: Vec<String>,
 }
 

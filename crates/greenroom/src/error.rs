@@ -78,7 +78,7 @@ impl Failure {
         let kind = fault.kind();
         let reason = match kind {
             FaultKind::UnknownSession => "no session has this id or name".to_owned(),
-            _ => fault.message,
+            _ => without_errno(&fault.message),
         };
         let message = if reason.starts_with("cannot ") {
             reason
@@ -114,6 +114,17 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Rust's " (os error 2)" is noise to a user, wherever it stands.
+fn without_errno(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        kept.push_str(before);
+        rest = after.split_once(')').map_or("", |(_, after)| after);
+    }
+    kept + rest
+}
 
 /// An error of the system without Rust's " (os error 2)", in lower case as our sentences are.
 pub fn plain(error: &io::Error) -> String {
@@ -156,6 +167,12 @@ mod tests {
         let error = io::Error::from_raw_os_error(2);
         assert_eq!(plain(&error), "no such file or directory");
         assert!(Failure::io("cannot write", &io::Error::from(io::ErrorKind::BrokenPipe)).quiet);
+    }
+
+    #[test]
+    fn error_numbers_are_left_out() {
+        let fault = Fault::new(FaultKind::Disk, "cannot x: No space (os error 28), so y");
+        assert_eq!(Failure::refused("x", fault).message, "cannot x: No space, so y");
     }
 
     #[test]

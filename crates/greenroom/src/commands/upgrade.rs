@@ -1,6 +1,7 @@
 //! `greenroom upgrade`: replaces daemon and keeper; sessions go on.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use greenroom_protocol::api::Empty;
@@ -19,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub async fn run(args: UpgradeArgs, context: &Context) -> Outcome {
     let binary = args.binary.unwrap_or_else(program);
-    let path = absolute(&binary)?;
+    let path = greenroom_at(&binary)?;
     let host = context.running_host().await?;
     let before = stats(&host).await?;
     let params = UpgradeParams { path: Some(path.display().to_string()), daemon_only: false };
@@ -79,7 +80,17 @@ async fn wait_for_new(
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+/// Tries it first: a host that replaced itself with another program would take every session along.
+fn greenroom_at(path: &Path) -> Result<PathBuf, Failure> {
     let refuse = |error| Failure::io(format!("cannot upgrade to {}", path.display()), &error);
-    path.canonicalize().map_err(refuse)
+    let path = path.canonicalize().map_err(refuse)?;
+    let said =
+        Command::new(&path).arg("--version").stdin(Stdio::null()).output().map_err(refuse)?;
+    if !said.status.success() || !said.stdout.starts_with(b"greenroom ") {
+        return Err(Failure::failed(format!(
+            "cannot upgrade to {}: it is not greenroom",
+            path.display()
+        )));
+    }
+    Ok(path)
 }

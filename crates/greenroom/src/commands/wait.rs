@@ -1,65 +1,98 @@
 //! `greenroom wait`: until something holds in a session, with an exit code per outcome.
 
+use greenroom_client::ClientError;
+use greenroom_protocol::FaultKind;
 use greenroom_protocol::api::OneOrMany;
 use greenroom_protocol::api::matcher::{Found, Matcher, Outcome as Match, ScreenStable, Test};
 use greenroom_protocol::api::screen::SnapshotFormat;
-use greenroom_protocol::api::session::{
-    InfoParams, SessionInfo, SnapshotChoice, WaitParams, WaitResult,
-};
+use greenroom_protocol::api::session::{InfoParams, SnapshotChoice, WaitParams, WaitResult};
 
 use super::Context;
 use crate::cli::{Until, WaitArgs};
 use crate::error::{Failure, Outcome};
 use crate::host::{Host, called};
+use crate::output::span;
 
 pub async fn run(args: WaitArgs, context: &Context) -> Outcome {
-    let session = args.session.session.clone();
+    let session = &args.session.session;
     let host = context.host().await?;
-    let since = match args.since {
-        Some(since) => since,
-        None => position(&host, &session).await?,
-    };
-    let mut tests: Vec<Matcher> =
-        args.until.iter().map(|until| matcher(until, args.since, since)).collect();
-    let only = if tests.len() == 1 { tests.pop() } else { None };
-    let whole = only.unwrap_or_else(|| Matcher::new(Test::Any(tests)));
-    let timeout =
-        u64::try_from(args.timeout.as_millis()).unwrap_or(u64::MAX).min(WaitParams::MAX_TIMEOUT_MS);
-    let params = WaitParams {
-        timeout_ms: timeout,
-        snapshot: Some(SnapshotChoice::Format(SnapshotFormat::Text)),
-        ..WaitParams::new(session.clone(), whole)
-    };
-    let waited = host.client.session_wait(&params).await;
-    let found: WaitResult =
-        waited.map_err(|error| called(&format!("wait for {session}"), error))?;
+    let found = first_of(&host, &args).await.map_err(|error| {
+        let attempt = format!("wait for {session}");
+        let failure = called(&attempt, error);
+        if !failure.is(FaultKind::Timeout) {
+            return failure;
+        }
+        let within = span(millis(args.timeout));
+        Failure { message: format!("cannot {attempt}: nothing matched within {within}"), ..failure }
+            .hint(format!("see what it shows with greenroom read {session}"))
+    })?;
     context.out.answer(&found, || found.outcome.as_ref().map(describe).unwrap_or_default())?;
     Ok(0)
 }
 
-async fn position(host: &Host, session: &str) -> Result<u64, Failure> {
-    let params = InfoParams { session: session.to_owned(), explain: false };
-    let info: SessionInfo =
-        host.call("session.info", &params, &format!("wait for {session}")).await?;
-    Ok(info.seq)
+/// A text counts when it is on the screen, or went by since now: a fast program may scroll it away
+/// between two looks. Those are two waits, because each has a scope of its own.
+async fn first_of(host: &Host, args: &WaitArgs) -> Result<WaitResult, ClientError> {
+    let session = &args.session.session;
+    let patterns: Vec<Matcher> = args.until.iter().filter_map(in_output).collect();
+    let since = match args.since {
+        Some(since) => Some(since),
+        None if patterns.is_empty() => None,
+        None => {
+            let params = InfoParams { session: session.clone(), explain: false };
+            Some(host.client.session_info(&params).await?.seq)
+        }
+    };
+    let wait = |tests: Vec<Matcher>, since: Option<u64>| WaitParams {
+        timeout_ms: millis(args.timeout).min(WaitParams::MAX_TIMEOUT_MS),
+        snapshot: Some(SnapshotChoice::Format(SnapshotFormat::Text)),
+        since,
+        ..WaitParams::new(session.clone(), one_of(tests))
+    };
+    let now = wait(args.until.iter().map(on_screen).collect(), args.since);
+    if patterns.is_empty() {
+        return host.client.session_wait(&now).await;
+    }
+    let passing = wait(patterns, since);
+    let (now, passing) = (host.client.session_wait(&now), host.client.session_wait(&passing));
+    tokio::pin!(now, passing);
+    // Either may succeed after the other gave up; the first failure is the one to tell.
+    tokio::select! {
+        found = &mut now => match found {
+            Ok(found) => Ok(found),
+            Err(error) => passing.await.map_err(|_| error),
+        },
+        found = &mut passing => match found {
+            Ok(found) => Ok(found),
+            Err(error) => now.await.map_err(|_| error),
+        },
+    }
 }
 
-/// A text counts when it is on the screen, or went by since now: a fast program may scroll it away
-/// between two looks.
-fn matcher(until: &Until, asked: Option<u64>, now: u64) -> Matcher {
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn one_of(mut tests: Vec<Matcher>) -> Matcher {
+    match (tests.len(), tests.pop()) {
+        (1, Some(only)) => only,
+        (_, last) => Matcher::new(Test::Any(tests.into_iter().chain(last).collect())),
+    }
+}
+
+fn on_screen(until: &Until) -> Matcher {
+    Matcher::new(match until {
+        Until::Exit => Test::ProcessExited,
+        Until::Stable(min_ms) => Test::ScreenStable(ScreenStable { min_ms: *min_ms }),
+        Until::State(name) => Test::State(OneOrMany::One(name.clone())),
+        Until::Text(pattern) => Test::ScreenRegex(pattern.clone()),
+    })
+}
+
+fn in_output(until: &Until) -> Option<Matcher> {
     match until {
-        Until::Exit => Matcher::new(Test::ProcessExited),
-        Until::Stable(min_ms) => Matcher::new(Test::ScreenStable(ScreenStable { min_ms: *min_ms })),
-        Until::State(name) => Matcher::new(Test::State(OneOrMany::One(name.clone()))),
-        Until::Text(pattern) => {
-            let screen =
-                Matcher { since: asked, ..Matcher::new(Test::ScreenRegex(pattern.clone())) };
-            let output = Matcher {
-                since: Some(now),
-                ..Matcher::new(Test::TranscriptRegex(pattern.clone()))
-            };
-            Matcher::new(Test::Any(vec![screen, output]))
-        }
+        Until::Text(pattern) => Some(Matcher::new(Test::TranscriptRegex(pattern.clone()))),
+        _ => None,
     }
 }
 

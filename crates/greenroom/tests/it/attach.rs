@@ -30,7 +30,7 @@ impl Outer {
             "sh",
             "-i",
         ]);
-        home.wait_text(&shell, "outer> $");
+        home.wait_text(&shell, "outer>\\s*$");
         Outer { home, shell }
     }
 
@@ -59,7 +59,7 @@ impl Outer {
 
     pub fn detach(&self) {
         self.type_bytes("\x02d");
-        self.sees("\\[detached from s\\d+\\]\\s+outer> $");
+        self.sees("\\[detached from s\\d+\\]\\s+outer>\\s*$");
     }
 
     #[track_caller]
@@ -74,7 +74,7 @@ impl Outer {
         assert_eq!(modes["cursor"]["visible"], true, "{modes}");
         // The terminal's own settings are back: the shell edits a line and reports a command.
         self.type_line("stty -a | grep -c ' icanon.* echo '");
-        self.sees("\\n1\\s+outer> $");
+        self.sees("\\n1\\s+outer>\\s*$");
     }
 }
 
@@ -89,9 +89,9 @@ fn typing_detaching_and_coming_back() {
     let (inner, outer) = two();
     inner.ok(&["new", "--name", "job", "--env", "PS1=inner> ", "--", "sh", "-i"]);
     outer.type_line("echo before; greenroom attach job");
-    outer.sees("^inner> ");
+    outer.sees("^inner>");
     outer.type_line("echo $((20+22)); stty size");
-    outer.sees("42\\n30 100\\ninner> $");
+    outer.sees("42\\n30 100\\ninner>\\s*$");
     outer.detach();
     outer.is_clean();
     // What was on the screen before went up into the scrollback, not away.
@@ -102,9 +102,9 @@ fn typing_detaching_and_coming_back() {
     );
     assert!(all["scrollback"]["lines"].to_string().contains("before"), "{all}");
     outer.type_line("greenroom attach job");
-    outer.sees("42\\n30 100\\ninner> $");
+    outer.sees("42\\n30 100\\ninner>\\s*$");
     outer.type_line("exit 7");
-    outer.sees("\\[s1 exited: status 7\\]\\s+outer> $");
+    outer.sees("\\[s1 exited: status 7\\]\\s+outer>\\s*$");
     outer.is_clean();
 }
 
@@ -190,7 +190,7 @@ fn a_signal_leaves_a_clean_terminal_and_the_session() {
         let pid: i32 =
             std::fs::read_to_string(outer.home.path().join("pid")).unwrap().trim().parse().unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-        outer.sees(&format!("status {status}\\s+outer> $"));
+        outer.sees(&format!("status {status}\\s+outer>\\s*$"));
         outer.is_clean();
         assert!(inner.ok(&["ls"]).contains("running"));
     }
@@ -233,14 +233,14 @@ fn the_daemon_dies_while_attached() {
     let (inner, outer) = two();
     inner.ok(&["new", "--env", "PS1=inner> ", "--", "sh", "-i"]);
     outer.type_line("greenroom attach s1");
-    outer.sees("^inner> ");
+    outer.sees("^inner>");
     for round in 0..5 {
         let pid = inner.daemon_pid();
         outer.type_line(&format!("echo before $(({round}+100))"));
         outer.sees(&format!("before {}", round + 100));
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         outer.type_line(&format!("echo after $(({round}+200))"));
-        outer.sees(&format!("after {}\\s+inner> $", round + 200));
+        outer.sees(&format!("after {}\\s+inner>\\s*$", round + 200));
         assert_ne!(inner.daemon_pid(), pid);
     }
     // Not garbled: the outer screen is the inner one.
@@ -257,7 +257,7 @@ fn output_is_whole_across_a_dying_daemon() {
     outer.sees("00000\\d+ the quick");
     kill_process(Pid::from_raw(inner.daemon_pid()).unwrap(), Signal::KILL).unwrap();
     outer.sees("0000060000 the quick brown fox jumps over the lazy dog\\s");
-    outer.sees("outer> $");
+    outer.sees("outer>\\s*$");
     outer.is_clean();
 }
 
@@ -267,7 +267,7 @@ fn new_with_attach_and_json() {
     outer.type_line("greenroom new --attach --json -- sh -c 'echo inside; read x; exit 2'");
     outer.sees("inside");
     outer.type_bytes("\r");
-    outer.sees("\"code\":2.*\\s+outer> $");
+    outer.sees("\"code\":2.*\\s+outer>\\s*$");
     let screen = outer.screen();
     let line = screen.lines().rev().find(|line| line.contains("\"end\"")).unwrap();
     let value: Value = serde_json::from_str(line.trim()).unwrap();
@@ -290,13 +290,13 @@ fn the_window_is_resized() {
     let (inner, outer) = two();
     inner.ok(&["new", "--env", "PS1=inner> ", "--", "sh", "-i"]);
     outer.type_line("greenroom attach s1");
-    outer.sees("^inner> ");
+    outer.sees("^inner>");
     outer.home.call("session.resize", json!({"session": outer.shell, "cols": 70, "rows": 20}));
     eventually("the session has the new size", || {
         (inner.json(&["info", "s1", "--json"])["size"]["cols"] == 70).then_some(())
     });
     outer.type_line("stty size");
-    outer.sees("20 70\\s+inner> $");
+    outer.sees("20 70\\s+inner>\\s*$");
     assert_eq!(outer.screen(), inner.screen("s1"));
     outer.detach();
 }

@@ -21,7 +21,7 @@ fn bash(home: &Home, words: &[&str]) -> Vec<String> {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     let script = format!(
         "source <(greenroom completions bash); COMP_WORDS=({}); COMP_CWORD={}; COMP_TYPE=9; \
-         f=$(complete -p greenroom | sed 's/.*-F \\([^ ]*\\).*/\\1/'); $f greenroom; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+         f=$(complete -p greenroom | sed 's/.*-F \\([^ ]*\\).*/\\1/'); $f greenroom \"${{COMP_WORDS[COMP_CWORD]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
         quoted.join(" "),
         words.len() - 1
     );

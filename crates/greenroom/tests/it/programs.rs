@@ -53,7 +53,7 @@ fn less_through_key_and_attach() {
     outer.type_bytes("G");
     outer.sees("number 500\\n");
     outer.type_bytes("q");
-    outer.sees("\\[s1 exited: status 0\\]\\s+outer> $");
+    outer.sees("\\[s1 exited: status 0\\]\\s+outer>\\s*$");
     outer.is_clean();
 }
 
@@ -93,16 +93,16 @@ fn tmux_within_a_session() {
         "sh -i",
     ];
     home.ok(&command);
-    home.wait_text("s1", "pane> ");
+    home.wait_text("s1", "pane>");
     home.ok(&["send", "s1", "echo $((40+2))", "--enter"]);
-    home.wait_text("s1", "42\\s+pane> ");
+    home.wait_text("s1", "42\\s+pane>");
     // Its own prefix, by key: split, and both panes are there.
     home.ok(&["key", "s1", "ctrl-b", "%"]);
-    home.wait_text("s1", "│pane> ");
+    home.wait_text("s1", "│pane>");
 
     let outer = Outer::new(&home);
     outer.type_line("greenroom attach s1");
-    outer.sees("│pane> ");
+    outer.sees("│pane>");
     // Through attach the prefix is doubled: the inner tmux splits again.
     outer.type_bytes("\x02\x02\"");
     outer.sees("├─");

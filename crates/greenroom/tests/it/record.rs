@@ -68,7 +68,7 @@ fn keys_steer_a_replay_on_a_terminal() {
     home.wait_text(&shell, "^first\\s*$");
     home.ok(&["key", &shell, "space"]);
     home.ok(&["send", &shell, "q"]);
-    home.wait_text(&shell, "ready> $");
+    home.wait_text(&shell, "ready>\\s*$");
     home.ok(&["send", &shell, "echo still $((1+1)) here", "--enter"]);
     home.wait_text(&shell, "still 2 here");
 }

@@ -132,9 +132,9 @@ impl Drop for Home {
         drop(self.run(&["shutdown", "--no-start", "--grace", "100ms"]));
         if !gone_within(keeper, Duration::from_secs(10)) {
             // Ours: its pid stands in our own lock file.
-            drop(kill_process(keeper, Signal::TERM));
+            let _ = kill_process(keeper, Signal::TERM);
             if !gone_within(keeper, Duration::from_secs(10)) {
-                drop(kill_process(keeper, Signal::KILL));
+                let _ = kill_process(keeper, Signal::KILL);
             }
             if !std::thread::panicking() {
                 panic!("the keeper {keeper:?} did not end by itself");
