@@ -120,6 +120,12 @@ impl Connection {
         }
     }
 
+    /// Whether something is there, or comes within `wait`.
+    pub fn has_push(&self, wait: Duration) -> Result<bool> {
+        let waiting = !self.pushes.is_empty() || !self.stream.buffer().is_empty();
+        Ok(waiting || crate::bare::readable(self.stream.get_ref(), wait)?)
+    }
+
     pub fn forget_pushes(&mut self) {
         self.pushes.clear();
     }
