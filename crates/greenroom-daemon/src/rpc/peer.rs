@@ -115,9 +115,11 @@ impl Peer {
     }
 
     pub fn recent(&self, text: &str) -> Option<SessionHandle> {
-        let state = self.state();
+        let mut state = self.state();
+        // One that is gone must not be kept open by whoever looked at it last.
+        state.recent.take_if(|(_, handle)| handle.change().closed);
         let (name, handle) = state.recent.as_ref()?;
-        (name == text && !handle.change().closed).then(|| handle.clone())
+        (name == text).then(|| handle.clone())
     }
 
     pub fn remember(&self, handle: &SessionHandle) {

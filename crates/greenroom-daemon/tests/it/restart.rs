@@ -54,6 +54,8 @@ fn ended_sessions_stay_readable_after_a_restart() {
     client.ok("session.wait", json!({ "session": id, "matcher": { "type": "process_exited" } }));
     host.kill_daemon();
     let mut client = host.client();
+    // Its end may not have been recorded when the daemon died; the keeper tells it again.
+    client.ok("session.wait", json!({ "session": id, "matcher": { "type": "process_exited" } }));
     let info = client.ok("session.info", json!({ "session": id }));
     assert_eq!((info["state"].clone(), info["exit"]["code"].clone()), (json!("exited"), json!(2)));
     assert_eq!(screen(&mut client, &id), "kept");
