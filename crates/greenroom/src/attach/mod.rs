@@ -87,6 +87,10 @@ pub async fn run(client: &Client, wish: &Wish) -> Result<Ended, Failure> {
     };
     let stream = client.attach(params).await.map_err(|error| called(&attempt, error))?;
     let session = stream.attached().session.clone();
+    if is_ourselves(client, &session) {
+        let message = format!("cannot {attempt}: this terminal is {session} itself");
+        return Err(Failure::failed(message).hint("attach from a terminal outside of it"));
+    }
     let signals = Signals::watch()?;
     let raw = RawMode::enter()?;
     let writer = Writer::start()?;
@@ -110,6 +114,15 @@ pub async fn run(client: &Client, wish: &Wish) -> Result<Ended, Failure> {
     writer.finish(FINISH_PATIENCE).await;
     raw.leave(watch.changed_colors());
     how.map(|how| Ended { session, how })
+}
+
+/// Do we run within the session, on the host, that we are to attach to? It would feed on itself.
+fn is_ourselves(client: &Client, session: &str) -> bool {
+    let is = |name: &str, value: &std::ffi::OsStr| {
+        std::env::var_os(name).is_some_and(|own| own == value)
+    };
+    is("GREENROOM_SESSION", session.as_ref())
+        && is(crate::host::SOCKET_VARIABLE, client.path().as_os_str())
 }
 
 struct View {

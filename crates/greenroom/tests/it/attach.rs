@@ -27,6 +27,10 @@ impl Outer {
             "--env",
             "PS1=outer> ",
             "--",
+            // A session knows the socket of its own host; this shell is to use the inner one.
+            "env",
+            "-u",
+            "GREENROOM_SOCKET",
             "sh",
             "-i",
         ]);
@@ -283,6 +287,15 @@ fn attaching_to_an_ended_session_says_when_and_how() {
     outer.sees("cannot attach to s1: it exited \\d+ m?s ago \\(status 1\\)");
     outer.sees("hint: read its last screen with greenroom read s1");
     outer.sees("status 6");
+}
+
+#[test]
+fn a_session_does_not_attach_to_itself() {
+    let home = Home::new();
+    home.ok(&["new", "--", "sh", "-i"]);
+    home.wait_text("s1", "ready>");
+    home.ok(&["send", "s1", "greenroom attach s1", "--enter"]);
+    home.wait_text("s1", "cannot attach to s1: this terminal is s1 itself");
 }
 
 #[test]
