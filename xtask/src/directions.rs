@@ -42,14 +42,7 @@ const ROOMS: &[Room] = &[
     ),
     room(
         "greenroom-daemon",
-        &[
-            "greenroom-engine",
-            "greenroom-keeper",
-            "greenroom-plugins",
-            "greenroom-protocol",
-            // The engine's interface speaks in its types (sizes, frames, key presses): the daemon converts them.
-            "greenroom-term",
-        ],
+        &["greenroom-engine", "greenroom-keeper", "greenroom-plugins", "greenroom-protocol"],
     ),
     room("greenroom-plugins", &["greenroom-engine", "greenroom-protocol", "greenroom-sandbox"]),
     Room {

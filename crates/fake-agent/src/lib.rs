@@ -78,6 +78,7 @@
 //!
 //! A directive it does not know is an error: `demo.agent:12: unknown directive "thnik" (did you mean
 //! "think"?)`.
+#![forbid(unsafe_code)]
 
 use std::ffi::OsString;
 use std::io::Write;

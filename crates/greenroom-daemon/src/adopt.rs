@@ -14,8 +14,8 @@ use greenroom_engine::SessionId;
 use greenroom_engine::engine::Known;
 use greenroom_engine::process::Held;
 use greenroom_engine::store::{RecordState, SessionRecord};
+use greenroom_engine::term::Size;
 use greenroom_keeper::{SessionEntry, SessionState};
-use greenroom_term::Size;
 
 use crate::keeper::exit_status;
 

@@ -213,7 +213,7 @@ impl Stream<'_> {
                 None => break,
                 Some(Ok(Frame::Input(bytes))) => bytes.to_vec(),
                 Some(Ok(Frame::Resize { cols, rows })) => {
-                    let size = greenroom_term::Size::new(cols, rows);
+                    let size = greenroom_engine::term::Size::new(cols, rows);
                     if let Some(size) = size.filter(|_| !self.follows_size) {
                         // An actor that is gone ends the subscription, too.
                         let _ = self.handle.window(self.subscription.client, size).await;

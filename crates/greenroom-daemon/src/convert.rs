@@ -10,10 +10,10 @@ use greenroom_engine::id::ClientId;
 use greenroom_engine::journal::RecordingState;
 use greenroom_engine::process::ExitStatus;
 use greenroom_engine::session::{SessionInfo, SessionState};
+use greenroom_engine::term::Size;
 use greenroom_protocol::api::screen as wire_screen;
 use greenroom_protocol::api::session as wire;
 use greenroom_protocol::{Fault, FaultKind, Timestamp};
-use greenroom_term::Size;
 
 /// The wire's name of an attached client.
 pub fn client(client: ClientId) -> String {
@@ -27,7 +27,7 @@ pub fn size(size: Size) -> wire_screen::Size {
 /// A caller's size, if a terminal can have it.
 pub fn size_in(size: wire_screen::Size) -> Result<Size, Fault> {
     Size::new(size.cols, size.rows).ok_or_else(|| {
-        let max = greenroom_term::MAX_SIDE;
+        let max = greenroom_engine::term::MAX_SIDE;
         Fault::new(
             FaultKind::InvalidParams,
             format!("invalid params: size {size} is not within 1x1 and {max}x{max}"),

@@ -111,9 +111,9 @@ impl Engine {
                 };
                 let status = status.unwrap_or(ExitStatus::Unknown);
                 record.state = RecordState::Ended { pid, at: SystemTime::now(), status };
-                self.save_soon(record.clone());
             }
             let handle = self.start(record, boot);
+            save_soon(&handle);
             if let Some(status) = status {
                 let tx = handle.sender().clone();
                 tokio::spawn(async move { tx.send(Msg::Exited(status)).await });
@@ -145,15 +145,16 @@ impl Engine {
 
     /// By id, by name, or by a prefix of either that fits only one.
     pub fn find(&self, text: &str) -> Result<SessionHandle, EngineError> {
+        if let Ok(id) = text.parse()
+            && let Some(handle) = self.sessions().get(&id)
+        {
+            return Ok(handle.clone());
+        }
         let named: Vec<(String, SessionHandle)> = self
             .handles()
             .into_iter()
             .map(|handle| (handle.shared.record().name, handle))
             .collect();
-        if let Some((_, handle)) = named.iter().find(|(_, handle)| handle.id().to_string() == text)
-        {
-            return Ok(handle.clone());
-        }
         if let Some((_, handle)) = named.iter().find(|(name, _)| name == text) {
             return Ok(handle.clone());
         }
@@ -174,12 +175,12 @@ impl Engine {
     pub async fn rename(&self, id: SessionId, name: &str) -> Result<(), EngineError> {
         check_name(name)?;
         let handle = self.by_id(id)?;
-        let record = {
+        {
             let _naming = self.naming.lock().await;
             self.check_free(name, Some(id))?;
-            handle.shared.renamed(name)
-        };
-        self.parts.store.save(record).await?;
+            handle.shared.renamed(name);
+        }
+        handle.shared.save().await?;
         self.emit(id, Fact::Renamed { name: name.to_owned() });
         Ok(())
     }
@@ -290,7 +291,7 @@ impl Engine {
         if let Some(status) = self.parts.processes.early_exit(id) {
             let _ = handle.sender().send(Msg::Exited(status)).await;
         }
-        self.save_soon(record);
+        save_soon(&handle);
         Ok(handle)
     }
 
@@ -321,15 +322,6 @@ impl Engine {
             shared.closed();
         });
         handle
-    }
-
-    fn save_soon(&self, record: SessionRecord) {
-        let store = self.parts.store.clone();
-        tokio::spawn(async move {
-            if let Err(error) = store.save(record).await {
-                tracing::warn!(%error, "saving a record");
-            }
-        });
     }
 
     async fn forget(&self, id: SessionId) {
@@ -370,6 +362,15 @@ impl Engine {
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<SessionId, SessionHandle>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn save_soon(handle: &SessionHandle) {
+    let shared = handle.shared.clone();
+    tokio::spawn(async move {
+        if let Err(error) = shared.save().await {
+            tracing::warn!(%error, "saving a record");
+        }
+    });
 }
 
 fn is_over(state: &RecordState) -> bool {

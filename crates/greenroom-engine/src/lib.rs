@@ -23,6 +23,8 @@ pub mod store;
 pub mod transcript;
 pub mod wait;
 
+pub use greenroom_term as term;
+
 pub use engine::{Engine, EngineParts};
 pub use error::EngineError;
 pub use id::{ClientId, Seq, SessionId};

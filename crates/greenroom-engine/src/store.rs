@@ -54,6 +54,7 @@ pub struct StoreError {
 pub trait Store: Send + Sync {
     /// A fresh id, never given before in this state directory.
     fn next_id(&self) -> Wait<'_, Result<SessionId, StoreError>>;
+    /// Takes the record up when called, not when polled: calls keep their order.
     fn save(&self, record: SessionRecord) -> Wait<'_, Result<(), StoreError>>;
     fn remove(&self, id: SessionId) -> Wait<'_, Result<(), StoreError>>;
 }

@@ -23,11 +23,6 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use greenroom_protocol::fault::exit;
 
-/// Gives memory of screens that went to sleep back to the system, which the
-/// C library's allocator does not: an idle session costs a third with it.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 use cli::Cli;
 use commands::Context;
 use error::Failure;

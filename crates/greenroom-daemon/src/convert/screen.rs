@@ -1,11 +1,11 @@
 //! Frames as the wire's snapshots.
 
 use greenroom_engine::egress::Filtered;
+use greenroom_engine::term::{Color, CursorShape, Frame, MouseMode, Row, Run, Style, Underline};
 use greenroom_engine::wait::{Region, region_text};
 use greenroom_engine::{Seq, paint};
 use greenroom_protocol::api::screen as wire;
 use greenroom_protocol::api::screen::SnapshotFormat;
-use greenroom_term::{Color, CursorShape, Frame, MouseMode, Row, Run, Style, Underline};
 use std::sync::Arc;
 use unicode_width::UnicodeWidthChar;
 
@@ -227,7 +227,7 @@ fn cell_style(style: &Style) -> wire::CellStyle {
 
 #[cfg(test)]
 mod tests {
-    use greenroom_term::{Screen, Size};
+    use greenroom_engine::term::{Screen, Size};
 
     use super::*;
 

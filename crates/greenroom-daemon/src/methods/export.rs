@@ -12,6 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use greenroom_engine::egress::{Egress, Raw, Sink};
 use greenroom_engine::journal::Item;
 use greenroom_engine::session::{Recording, SessionInfo};
+use greenroom_engine::term::Screen;
 use greenroom_engine::transcript::Plain;
 use greenroom_engine::{EngineError, Seq};
 use greenroom_protocol::api::session::{
@@ -19,7 +20,6 @@ use greenroom_protocol::api::session::{
 };
 use greenroom_protocol::asciicast::{Event, Header, Writer};
 use greenroom_protocol::{Fault, FaultKind};
-use greenroom_term::Screen;
 
 use crate::convert;
 use crate::rpc::fault;
@@ -282,7 +282,7 @@ struct Seeking<'a> {
 }
 
 impl Seeking<'_> {
-    fn start(size: greenroom_term::Size, params: &ReplayParams) -> Seeking<'_> {
+    fn start(size: greenroom_engine::term::Size, params: &ReplayParams) -> Seeking<'_> {
         Seeking {
             params,
             screen: Screen::new(size),

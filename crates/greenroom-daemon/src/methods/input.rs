@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use greenroom_engine::SessionHandle;
+use greenroom_engine::term::{
+    InputModes, KeyPress, Mods, MouseButton, MouseEvent, MouseKind, encode_focus, encode_mouse,
+    encode_paste,
+};
 use greenroom_protocol::Fault;
 use greenroom_protocol::api::input as wire;
 use greenroom_protocol::api::input::{Action, InputParams, InputResult, StreamText};
 use greenroom_protocol::api::session::SignalTarget;
-use greenroom_term::{
-    InputModes, KeyPress, Mods, MouseButton, MouseEvent, MouseKind, encode_focus, encode_mouse,
-    encode_paste,
-};
 
 use crate::convert;
 use crate::methods::session;

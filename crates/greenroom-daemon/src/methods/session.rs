@@ -65,7 +65,7 @@ fn spec(host: &Host, params: CreateParams) -> Result<SessionSpec, Fault> {
     let size = match (params.size, params.rows, params.cols) {
         (None, None, None) => {
             let (cols, rows) = host.config.sessions.default_size;
-            greenroom_term::Size::new(cols, rows).ok_or_else(|| fault::invalid("size"))?
+            greenroom_engine::term::Size::new(cols, rows).ok_or_else(|| fault::invalid("size"))?
         }
         _ => convert::size_in(params.size())?,
     };

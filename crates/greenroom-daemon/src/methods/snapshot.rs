@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use greenroom_engine::egress::Filtered;
 use greenroom_engine::session::{Change, SCROLLBACK_LINES};
+use greenroom_engine::term::Frame;
 use greenroom_engine::{Seq, SessionHandle, SessionId};
 use greenroom_protocol::Fault;
 use greenroom_protocol::api::screen::{
     Scrollback, ScrollbackParams, Snapshot, SnapshotFormat, SnapshotParams,
 };
-use greenroom_term::Frame;
 use tokio::time::Instant;
 
 use crate::convert;
@@ -137,6 +137,6 @@ async fn scrollback(handle: &SessionHandle, wanted: ScrollbackParams) -> Result<
     let rows = rows.get();
     let end = rows.len().saturating_sub(skip);
     let start = end.saturating_sub(count);
-    let lines = rows[start..end].iter().map(greenroom_term::Row::text).collect();
+    let lines = rows[start..end].iter().map(greenroom_engine::term::Row::text).collect();
     Ok(Scrollback { from: wanted.from, total: total as u64, lines })
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use greenroom_engine::SessionId;
 use greenroom_engine::process::ExitStatus;
 use greenroom_engine::store::{RecordState, SessionRecord};
-use greenroom_term::Size;
+use greenroom_engine::term::Size;
 use rusqlite::{Connection, Row, params};
 
 const LAST_ID: &str = "session";

@@ -1,7 +1,7 @@
 use std::time::SystemTime;
 
 use greenroom_engine::store::RecordState;
-use greenroom_term::Size;
+use greenroom_engine::term::Size;
 use serde_json::json;
 
 use super::*;

@@ -19,6 +19,7 @@ use crate::journal::{Journal, JournalReader, Note, PumpEnd, RecordingState};
 use crate::process::ExitStatus;
 use crate::session::Shared;
 use crate::session::followers::offer;
+use crate::session::heap;
 use crate::session::marks::MarkGate;
 use crate::session::size::SizePolicy;
 use crate::session::subscribers::{Following, Push, Subscriber, Subscription};
@@ -446,6 +447,7 @@ impl Actor {
             return;
         }
         self.view.sleep();
+        heap::trim_soon();
         if let Some(source) = &mut self.source {
             source.journal.trim_idle();
         }

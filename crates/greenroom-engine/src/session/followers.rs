@@ -21,14 +21,16 @@ const PAINT_EVERY: Duration = Duration::from_millis(33);
 impl Actor {
     pub(super) fn subscribe(&mut self, following: Following, reply: oneshot::Sender<Subscription>) {
         let client = self.shared.next_client();
-        let (subscriber, subscription) =
-            subscribe(client, following, self.view.seq(), self.shared.tx.clone());
-        self.subscribers.push(subscriber);
+        // The size first: those who are here already are told of it.
         if let Following::Viewer { size, read_only } = following {
             let wanted = self.sizes.joined(client, size, read_only);
             self.take_size(wanted);
             self.shared.emit(Fact::ClientAttached { client, read_only });
         }
+        let start = self.view.seq();
+        let (subscriber, subscription) =
+            subscribe(client, following, start, self.shared.tx.clone());
+        self.subscribers.push(subscriber);
         self.greet(client);
         self.publish();
         // Whoever asked may be gone; dropping the subscription unsubscribes.

@@ -22,18 +22,17 @@ const REPLY_BYTES: usize = 64 * 1024;
 
 #[derive(Clone)]
 pub(crate) struct Input {
-    master: Master,
     queue: Arc<Mutex<Queue>>,
     /// Wakes the actor: there is something to flush.
     pub wanted: Arc<Notify>,
     flushed: Arc<watch::Sender<u64>>,
 }
 
-#[derive(Default)]
 struct Queue {
+    /// `None` once nothing can be typed any more: the terminal is let go.
+    master: Option<Master>,
     waiting: VecDeque<u8>,
     accepted: u64,
-    closed: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -49,8 +48,11 @@ pub enum InputError {
 impl Input {
     pub fn new(master: Master) -> Input {
         Input {
-            master,
-            queue: Arc::default(),
+            queue: Arc::new(Mutex::new(Queue {
+                master: Some(master),
+                waiting: VecDeque::new(),
+                accepted: 0,
+            })),
             wanted: Arc::new(Notify::new()),
             flushed: Arc::new(watch::Sender::new(0)),
         }
@@ -60,15 +62,13 @@ impl Input {
     /// [`Input::reached`].
     pub fn write(&self, bytes: &[u8]) -> Result<u64, InputError> {
         let mut queue = self.queue();
-        if queue.closed {
-            return Err(InputError::Closed);
-        }
+        let Some(master) = queue.master.clone() else { return Err(InputError::Closed) };
         if queue.waiting.len() + bytes.len() > QUEUE_BYTES {
             return Err(InputError::Full { waiting: queue.waiting.len() });
         }
         let mut taken = 0;
         if queue.waiting.is_empty() {
-            taken = self.write_some(bytes).map_err(InputError::Write)?;
+            taken = write_some(&master, bytes).map_err(InputError::Write)?;
             self.flushed.send_modify(|flushed| *flushed += taken as u64);
         }
         queue.accepted += bytes.len() as u64;
@@ -100,11 +100,12 @@ impl Input {
 
     /// Waits until the kernel takes bytes again. Only the actor calls this.
     pub async fn flush(&self) {
-        let Ok(mut ready) = self.master.writable().await else { return };
+        let Some(master) = self.queue().master.clone() else { return };
+        let Ok(mut ready) = master.writable().await else { return };
         let mut queue = self.queue();
         while !queue.waiting.is_empty() {
             let (front, _) = queue.waiting.as_slices();
-            match self.write_some(front) {
+            match write_some(&master, front) {
                 Ok(0) => {
                     ready.clear_ready();
                     return;
@@ -124,27 +125,27 @@ impl Input {
     /// Nothing can be typed any more; waiting writers are answered.
     pub fn close(&self) {
         let mut queue = self.queue();
-        queue.closed = true;
+        queue.master = None;
         queue.waiting.clear();
         self.flushed.send_replace(u64::MAX);
     }
 
-    /// 0 when the kernel has no room.
-    fn write_some(&self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.is_empty() {
-            return Ok(0);
-        }
-        loop {
-            match rustix::io::write(self.master.get_ref(), bytes) {
-                Ok(taken) => return Ok(taken),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return Ok(0),
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// 0 when the kernel has no room.
+fn write_some(master: &Master, bytes: &[u8]) -> io::Result<usize> {
+    if bytes.is_empty() {
+        return Ok(0);
+    }
+    loop {
+        match rustix::io::write(master.get_ref(), bytes) {
+            Ok(taken) => return Ok(taken),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => return Ok(0),
+            Err(error) => return Err(error.into()),
+        }
     }
 }

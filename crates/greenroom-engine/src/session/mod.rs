@@ -8,6 +8,7 @@ pub(crate) mod actor;
 pub(crate) mod boot;
 mod followers;
 mod handle;
+mod heap;
 pub(crate) mod input;
 mod kill;
 mod marks;

@@ -15,10 +15,10 @@ use crate::engine::EngineParts;
 use crate::events::{Event, Fact};
 use crate::id::{ClientId, Seq, SessionId};
 use crate::journal::RecordingState;
-use crate::process::{ExitStatus, Member};
+use crate::process::{ExitStatus, Member, Wait};
 use crate::session::actor::{Msg, Source};
 use crate::session::input::Input;
-use crate::store::{RecordState, SessionRecord};
+use crate::store::{RecordState, SessionRecord, StoreError};
 
 /// The record of an ended session is saved again this often until it is.
 const SAVE_RETRY: std::time::Duration = std::time::Duration::from_secs(1);
@@ -179,10 +179,15 @@ impl Shared {
         }
     }
 
-    pub fn renamed(&self, name: &str) -> SessionRecord {
-        let mut live = self.live();
-        name.clone_into(&mut live.record.name);
-        live.record.clone()
+    pub fn renamed(&self, name: &str) {
+        name.clone_into(&mut self.live().record.name);
+    }
+
+    /// Saves the record as it is now. The store takes it up under the lock, so
+    /// that of two saves the later one wins.
+    pub fn save(&self) -> Wait<'_, Result<(), StoreError>> {
+        let live = self.live();
+        self.parts.store.save(live.record.clone())
     }
 
     pub fn input_seen(&self) {
@@ -272,7 +277,7 @@ impl Shared {
         self.emit(Fact::Exited { status, seq });
         tokio::spawn(async move {
             source.journal.reader().flush(seq).await;
-            while let Err(error) = self.parts.store.save(self.record()).await {
+            while let Err(error) = self.save().await {
                 tracing::warn!(session = %self.id, %error, "saving the end of a session");
                 tokio::time::sleep(SAVE_RETRY).await;
             }

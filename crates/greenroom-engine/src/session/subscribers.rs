@@ -95,6 +95,7 @@ pub struct Subscription {
     rx: mpsc::Receiver<Push>,
     gauge: Arc<Gauge>,
     actor: mpsc::Sender<Msg>,
+    resyncing: bool,
 }
 
 pub(crate) fn subscribe(
@@ -114,7 +115,7 @@ pub(crate) fn subscribe(
         painted: false,
         stale: false,
     };
-    (subscriber, Subscription { client, start, rx, gauge, actor })
+    (subscriber, Subscription { client, start, rx, gauge, actor, resyncing: false })
 }
 
 impl Subscriber {
@@ -169,10 +170,12 @@ impl Subscription {
         }
         // A cut leaves something queued, so whoever was cut comes by here
         // after reading it.
-        if self.gauge.cut.swap(false, Ordering::AcqRel) {
-            let resync = Msg::Resync { client: self.client };
-            if self.actor.send(resync).await.is_err() {
-                return None;
+        if self.is_cut() {
+            // Room first: once the flag is down nothing may be awaited, or a
+            // caller that gives up in between would never be caught up.
+            let room = self.actor.reserve().await.ok()?;
+            if self.gauge.cut.swap(false, Ordering::AcqRel) {
+                room.send(Msg::Resync { client: self.client });
             }
         }
         let push = self.rx.recv().await?;
@@ -182,15 +185,25 @@ impl Subscription {
     /// What is already queued, without waiting.
     pub fn try_next(&mut self) -> Option<Push> {
         let Ok(push) = self.rx.try_recv() else {
-            if self.gauge.cut.load(Ordering::Acquire) {
-                let resync = Msg::Resync { client: self.client };
-                if self.actor.try_send(resync).is_ok() {
-                    self.gauge.cut.store(false, Ordering::Release);
-                }
+            if self.is_cut()
+                && let Ok(room) = self.actor.try_reserve()
+                && self.gauge.cut.swap(false, Ordering::AcqRel)
+            {
+                room.send(Msg::Resync { client: self.client });
+                self.resyncing = true;
             }
             return None;
         };
         Some(self.take(push))
+    }
+
+    /// Whether a cut was met since the last call: what was missed is on its way.
+    pub fn was_cut(&mut self) -> bool {
+        std::mem::take(&mut self.resyncing) || self.is_cut()
+    }
+
+    fn is_cut(&self) -> bool {
+        self.gauge.cut.load(Ordering::Acquire)
     }
 
     fn take(&self, push: Push) -> Push {

@@ -88,7 +88,7 @@ impl SessionHandle {
         loop {
             let looked = Instant::now();
             let change = *changes.borrow_and_update();
-            transcript.drain();
+            let behind = transcript.catch_up(self).await?;
             let (frame, seq) = self.frame().await?;
             let screen = frame_text(frame.get());
             let info = self.info();
@@ -129,10 +129,13 @@ impl SessionHandle {
                     last_text: out.pass(Sink::Api, Raw::new(screen)),
                 })));
             }
-            let recheck = wait
+            let mut recheck = wait
                 .matcher
                 .recheck_at(change.visible_at)
                 .map_or(deadline, |at| at.max(looked + Duration::from_millis(1)).min(deadline));
+            if behind {
+                recheck = recheck.min(looked + LOOK_EVERY);
+            }
             tokio::select! {
                 changed = changes.changed() => {
                     if changed.is_err() {
@@ -168,11 +171,22 @@ impl SessionHandle {
 }
 
 impl Transcript {
-    fn drain(&mut self) {
-        let Some(following) = &mut self.following else { return };
+    /// Takes what was printed since the last look. True when there is more to
+    /// come: we were too slow and have just asked to be caught up.
+    async fn catch_up(&mut self, session: &SessionHandle) -> Result<bool, EngineError> {
+        let Some(following) = &mut self.following else { return Ok(false) };
         while let Some(push) = following.try_next() {
-            if let Push::Output { bytes, .. } = push {
-                self.plain.feed(bytes.get(), &mut self.text);
+            match push {
+                Push::Output { bytes, .. } => self.plain.feed(bytes.get(), &mut self.text),
+                Push::Lagged { from, to } => {
+                    // The journal has what did not fit the queue.
+                    let most = Seq(to.0.saturating_sub(TRANSCRIPT_WINDOW as u64));
+                    let from = from.max(most);
+                    let missed = usize::try_from(to.since(from)).unwrap_or(TRANSCRIPT_WINDOW);
+                    let page = session.output(from, missed).await?;
+                    self.plain.feed(page.bytes.get(), &mut self.text);
+                }
+                _ => {}
             }
         }
         if self.text.len() > 2 * TRANSCRIPT_WINDOW {
@@ -182,6 +196,7 @@ impl Transcript {
             }
             self.text.drain(..cut);
         }
+        Ok(following.was_cut())
     }
 }
 
