@@ -150,7 +150,7 @@ fn keys_and_sends_that_cannot_be() {
     check(&home.run(&["key", &id, "frob-q"]), 2, &["frob-q"]);
     home.ok(&["send", &id, "bye", "--enter"]);
     home.ok(&["wait", &id, "--until", "exit"]);
-    check(&home.run(&["send", &id, "more"]), 6, &["cannot send to s1"]);
+    check(&home.run(&["send", &id, "more"]), 6, &["s1: it exited", "hint: read its last screen"]);
 }
 
 #[test]

@@ -131,10 +131,10 @@ fn stdio_shared_speaks_for_the_background_host() {
 #[test]
 fn serve_tells_why_it_cannot() {
     let home = Home::new();
-    let mut serve = home.command(&["serve", "--socket", "/no/such/dir/x.sock"]);
+    let mut serve = home.command(&["serve", "--socket", "/proc/nowhere/x.sock"]);
     let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut err = String::new();
     child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     assert_ne!(child.wait().unwrap().code(), Some(0));
-    assert!(err.contains("cannot start the host") && err.contains("/no/such"), "{err}");
+    assert!(err.contains("cannot start the host") && err.contains("/proc/nowhere"), "{err}");
 }

@@ -1,6 +1,6 @@
 //! A home, the binary in it, and the certainty that nothing is left running.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -105,12 +105,16 @@ impl Home {
     pub fn call(&self, method: &str, params: Value) -> Value {
         let request =
             serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        let said = self.run_with_input(
-            &["serve", "--stdio", "--shared", "--no-start"],
-            &format!("{request}\n"),
-        );
-        let reply: Value = serde_json::from_str(said.out.trim())
-            .unwrap_or_else(|error| panic!("{error}: {said:?}"));
+        let mut command = self.command(&["serve", "--stdio", "--shared", "--no-start"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        writeln!(stdin, "{request}").unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        drop(stdin);
+        child.wait().unwrap();
+        let reply: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{method}: {error}: {line}"));
         assert!(reply.get("error").is_none(), "{reply}");
         reply["result"].clone()
     }
