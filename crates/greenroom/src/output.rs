@@ -224,7 +224,7 @@ pub fn span(ms: u64) -> String {
         0 => format!("{ms} ms"),
         1..60 => format!("{seconds} s"),
         60..3600 => format!("{} m", seconds / 60),
-        3600..86_400 if seconds / 60 % 60 == 0 => format!("{} h", seconds / 3600),
+        3600..86_400 if (seconds / 60).is_multiple_of(60) => format!("{} h", seconds / 3600),
         3600..86_400 => format!("{} h {} m", seconds / 3600, seconds / 60 % 60),
         _ => format!("{} d", seconds / 86_400),
     }

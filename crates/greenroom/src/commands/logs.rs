@@ -46,7 +46,10 @@ pub async fn run(args: LogsArgs, context: &Context) -> Outcome {
     for line in last {
         show(&line, &context.out)?;
     }
-    while args.follow {
+    if !args.follow {
+        return Ok(0);
+    }
+    loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK_AGAIN) => {}
             _ = tokio::signal::ctrl_c() => return Ok(0),
@@ -56,7 +59,6 @@ pub async fn run(args: LogsArgs, context: &Context) -> Outcome {
             show(&line, &context.out)?;
         }
     }
-    Ok(0)
 }
 
 /// A file that grows, and is set aside when it is large.

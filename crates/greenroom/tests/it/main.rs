@@ -1,5 +1,6 @@
 //! The real binary, each test with a host of its own in a temporary home.
 #![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test may: a panic is its failure")]
 
 mod attach;
 mod completions;
