@@ -15,7 +15,7 @@ fn size() -> Size {
 }
 
 fn flood(kind: Kind) -> Vec<u8> {
-    Payload::new(kind, BYTES).chunks().flatten().copied().collect()
+    Payload::new(kind, BYTES, true).chunks().flatten().copied().collect()
 }
 
 /// A read of a PTY gives some KiB; the engine feeds up to 64 KiB in one turn.

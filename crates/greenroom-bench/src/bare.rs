@@ -121,7 +121,7 @@ impl Flood {
         let mut ready = vec![0; usize::try_from(ready_received(raw)).context("ready is short")?];
         terminal.master.read_exact(&mut ready).context("the flooder did not get ready")?;
         ensure!(contains(&ready, READY.trim_end().as_bytes()), "the flooder did not say ready");
-        let expected = Payload::new(kind, bytes).received(raw);
+        let expected = Payload::new(kind, bytes, raw).received(raw);
         Ok(Flood { terminal, expected, end: format!("{END} {bytes}").into_bytes() })
     }
 

@@ -88,7 +88,7 @@ impl Greenroom {
         self.wait(session, &json!({"type": "process_exited"}))?;
         let info: SessionInfo =
             self.connection.call("session.info", &json!({"session": session}))?;
-        let expected = Payload::new(kind, bytes).received(raw);
+        let expected = Payload::new(kind, bytes, raw).received(raw);
         ensure!(
             info.seq == expected + ready_received(raw),
             "{} bytes were recorded instead of {}",

@@ -44,12 +44,16 @@ pub struct Payload {
 }
 
 impl Payload {
-    pub fn new(kind: Kind, bytes: usize) -> Payload {
-        let block = match kind {
+    /// A program on a raw terminal ends its lines with CR LF itself.
+    pub fn new(kind: Kind, bytes: usize, raw: bool) -> Payload {
+        let mut block = match kind {
             Kind::Plain => plain_block(),
             Kind::Coloured => coloured_block(),
             Kind::FullScreen => full_screen_block(),
         };
+        if raw {
+            block = with_carriage_returns(&block);
+        }
         // The cut may fall inside an escape sequence: ESC ends it, and the colour is reset.
         let trailer = format!("\x1b[0m\r\n{END} {bytes}\r\n{QUESTION}").into_bytes();
         Payload { block, bytes, trailer }
@@ -79,6 +83,20 @@ const BLOCK_LINES: usize = 700;
 
 const WORDS: [&str; 8] =
     ["accept", "session", "resize", "journal", "keeper", "screen", "cursor", "output"];
+
+fn with_carriage_returns(block: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(block.len() + BLOCK_LINES);
+    for line in block.split_inclusive(|byte| *byte == b'\n') {
+        match line.strip_suffix(b"\n") {
+            Some(line) => {
+                out.extend_from_slice(line);
+                out.extend_from_slice(b"\r\n");
+            }
+            None => out.extend_from_slice(line),
+        }
+    }
+    out
+}
 
 fn plain_block() -> Vec<u8> {
     let mut text = String::new();
@@ -136,7 +154,7 @@ mod tests {
     fn length_and_newlines_are_exact() {
         for kind in Kind::ALL {
             for bytes in [0, 1, 63, 65_536, 1_000_003] {
-                let payload = Payload::new(kind, bytes);
+                let payload = Payload::new(kind, bytes, false);
                 let all: Vec<u8> = payload.chunks().flatten().copied().collect();
                 let newlines = all.iter().filter(|byte| **byte == b'\n').count();
                 let end = format!("{END} {bytes}\r\n{QUESTION}");

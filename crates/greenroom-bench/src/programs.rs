@@ -33,7 +33,7 @@ pub fn flood(kind: Kind, bytes: usize, raw: bool, finish: Option<&Path>) -> Resu
         modes.special_codes[SpecialCodeIndex::VMIN] = 1;
         modes.special_codes[SpecialCodeIndex::VTIME] = 0;
     })?;
-    let payload = Payload::new(kind, bytes);
+    let payload = Payload::new(kind, bytes, raw);
     let mut out = unbuffered_stdout();
     out.write_all(READY.as_bytes())?;
     ensure!(read_byte()?.is_some(), "the terminal closed before the start");

@@ -101,7 +101,7 @@ impl Tmux {
         for pane in &panes {
             self.finish(pane, bytes)?;
         }
-        let each = Payload::new(kind, bytes).received(raw);
+        let each = Payload::new(kind, bytes, raw).received(raw);
         Ok(Drained { wall, cpu, bytes: each * count as u64 })
     }
 }
@@ -259,7 +259,7 @@ impl Control {
         let stdout = BufReader::new(child.stdout.take().context("stdout was asked for")?);
         let mut control = Control { child, stdin, stdout, pushed: Vec::new() };
         // The attach itself is answered by a block that is not of a command of ours: the first of ours syncs.
-        control.command("refresh-client")?;
+        control.command("list-sessions")?;
         Ok(control)
     }
 

@@ -88,8 +88,26 @@ pub async fn begin(call: &Call, params: Option<&RawValue>) -> Result<Attached, F
     Ok(Attached { result, handle, subscription, viewing, follows_size, reconnected })
 }
 
+/// Moves the client to the session's thread and serves it there. The socket is nobody else's any
+/// more; where it still is (a late push holds it) the client is served from here.
+pub async fn serve(host: Arc<Host>, stream: Arc<UnixStream>, attached: Attached, rest: Vec<u8>) {
+    let stream = match Arc::try_unwrap(stream) {
+        Ok(stream) => stream,
+        Err(shared) => return run(host, &shared, attached, rest).await,
+    };
+    let Ok(stream) = stream.into_std() else { return };
+    let thread = attached.handle.thread().clone();
+    let served = thread.spawn(async move {
+        if let Ok(stream) = UnixStream::from_std(stream) {
+            run(host, &stream, attached, rest).await;
+        }
+    });
+    // Ends with the client; the connection counts as open until then.
+    let _ = served.await;
+}
+
 /// Serves the client until it leaves, the session ends or the daemon does.
-pub async fn run(host: Arc<Host>, stream: &UnixStream, attached: Attached, rest: Vec<u8>) {
+async fn run(host: Arc<Host>, stream: &UnixStream, attached: Attached, rest: Vec<u8>) {
     let mut decoder = AttachDecoder::new();
     decoder.push(&rest);
     let mut stream_of = Stream {

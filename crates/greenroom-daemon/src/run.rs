@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use greenroom_engine::journal::{Budget, JournalError, Limits, Spiller};
 use greenroom_engine::session::Ladder;
+use greenroom_engine::threads::SessionThreads;
 use greenroom_engine::{Engine, EngineParts};
 use greenroom_keeper::{EXIT_SHUTDOWN, EXIT_UPGRADE, Inherited, KeeperHello, LinkError};
 use serde_json::json;
@@ -108,11 +109,12 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
 
     let socket = socket_of(&inherited.listener).unwrap_or_else(|| paths.socket());
 
+    let threads = SessionThreads::start(cores()).map_err(RunError::Runtime)?;
     let runtime = runtime()?;
     let code = runtime.block_on(async {
         let keeper = Arc::new(keeper);
         let exits = keeper.listen()?;
-        let engine = engine(&keeper, &storage, &config, &paths)?;
+        let engine = engine(&keeper, &storage, &config, &paths, &threads)?;
         let sessions = known.len();
         engine.adopt(known);
         let host = Arc::new(Host {
@@ -157,10 +159,14 @@ fn configured(paths: &Paths, hello: &KeeperHello) -> Result<Config, RunError> {
     }
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
+fn cores() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    cores.clamp(WORKERS_MIN, WORKERS_MAX)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
     tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(cores.clamp(WORKERS_MIN, WORKERS_MAX))
+        .worker_threads(cores())
         .thread_name("worker")
         .enable_all()
         .build()
@@ -172,6 +178,7 @@ fn engine(
     storage: &Storage,
     config: &Config,
     paths: &Paths,
+    threads: &SessionThreads,
 ) -> Result<Engine, RunError> {
     let budget = Budget { total_bytes: config.sessions.total_bytes };
     let limits = Limits { session_bytes: config.sessions.limit_bytes, ..Limits::default() };
@@ -182,6 +189,7 @@ fn engine(
         dir: paths.sessions(),
         limits,
         spiller: Spiller::start(budget)?,
+        threads: threads.threads(),
         max_running: config.sessions.max,
     }))
 }

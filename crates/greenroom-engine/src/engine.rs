@@ -20,6 +20,7 @@ use crate::session::view::View;
 use crate::session::{Ladder, SessionHandle, SessionInfo, Shared};
 use crate::spec::SessionSpec;
 use crate::store::{RecordState, SessionRecord, Store};
+use crate::threads::Threads;
 
 /// Messages waiting for one session's actor. Callers wait when it is full.
 const MAILBOX: usize = 64;
@@ -39,6 +40,7 @@ pub struct EngineParts {
     pub dir: PathBuf,
     pub limits: Limits,
     pub spiller: Spiller,
+    pub threads: Threads,
     /// Sessions that run at once; more are refused with a clear error.
     pub max_running: usize,
 }
@@ -94,6 +96,7 @@ impl Engine {
             if let (Some(held), RecordState::Starting) = (&held, &record.state) {
                 record.state = RecordState::Running { pid: held.pid };
             }
+            let _entered = self.parts.threads.of(record.id).enter();
             let boot = match held {
                 Some(held) => match terminal::watch(held.master) {
                     Ok(master) => Boot::Recover { master, ring: held.ring },
@@ -299,6 +302,7 @@ impl Engine {
         let dir = self.dir_of(record.id);
         let journal =
             Journal::create(&dir, held.ring, self.parts.limits, &self.parts.spiller, record.size)?;
+        let _entered = self.parts.threads.of(record.id).enter();
         let master = terminal::watch(held.master).map_err(|source| ProcessError::Spawn {
             program: program_of(record),
             step: "watching its terminal",
@@ -315,7 +319,7 @@ impl Engine {
         let shared = Arc::new(Shared::new(record, self.parts.clone(), input, tx));
         let handle = SessionHandle { shared: shared.clone() };
         self.sessions().insert(id, handle.clone());
-        tokio::spawn(async move {
+        self.parts.threads.of(id).spawn(async move {
             if let Some(actor) = boot::actor(shared.clone(), rx, boot, &dir).await {
                 Actor::run(actor).await;
             }

@@ -20,6 +20,7 @@ pub mod process;
 pub mod session;
 pub mod spec;
 pub mod store;
+pub mod threads;
 pub mod transcript;
 pub mod wait;
 

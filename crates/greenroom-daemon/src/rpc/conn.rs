@@ -56,10 +56,13 @@ pub async fn serve(host: Arc<Host>, stream: UnixStream, caller: Caller) {
     let end = conn.run(&stream).await;
     call.peer.close();
     call.peer.outlet.close();
-    conn.tasks.abort_all();
+    // Ended, not only told to: they hold the socket.
+    conn.tasks.shutdown().await;
     if let End::Attach(attach) = end {
         let rest = conn.decoder.into_rest();
-        attach::run(call.host, &stream, *attach, rest).await;
+        drop(call.peer);
+        drop(conn.call);
+        attach::serve(call.host, stream, *attach, rest).await;
     }
 }
 

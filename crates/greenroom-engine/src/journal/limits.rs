@@ -16,11 +16,10 @@ pub(super) const NOTE_BYTES: usize = 16 * 1024;
 /// What lies in front of the data in the ring.
 pub(super) const HEADER_BYTES: usize = CONTROL_BYTES + NOTE_BYTES;
 
-/// Output that is in memory and not yet in a file. At 150 MB/s this is 1.7 ms
-/// of flood: enough for the helper to be scheduled, little enough to stay in
-/// the L2 cache. `benches/journal.rs` compares 64 to 512 KiB; no size has been
-/// shown to be better on a quiet machine yet.
-pub const DATA_BYTES: usize = 256 * 1024;
+/// Output that is in memory and not yet in a file: some milliseconds of flood,
+/// enough for the helper to be scheduled and for the screen to be fed behind
+/// the reader's back. Given back to the system when a session is idle.
+pub const DATA_BYTES: usize = 1024 * 1024;
 
 /// Size of the memfd that the keeper must make for a session.
 pub const RING_BYTES: usize = HEADER_BYTES + DATA_BYTES;
@@ -38,7 +37,7 @@ pub const PIPE_BYTES: usize = 16 * 1024;
 pub(super) const SHORT_BYTES: usize = 1024;
 
 /// Unspilled bytes that are worth waking the helper for at once.
-pub(super) const WAKE_BYTES: u64 = 64 * 1024;
+pub(super) const WAKE_BYTES: u64 = 256 * 1024;
 
 /// Fewer bytes wait this long for company: a wake-up costs more than the bytes.
 pub(super) const LAZY_SPILL: Duration = Duration::from_millis(20);
@@ -93,7 +92,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { session_bytes: 64 * 1024 * 1024, segment_bytes: 1024 * 1024 }
+        Limits { session_bytes: 64 * 1024 * 1024, segment_bytes: 4 * 1024 * 1024 }
     }
 }
 

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use greenroom_term::{Frame, Screen, Size};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::events::Fact;
 use crate::id::{ClientId, Seq};
-use crate::journal::{Journal, JournalReader, Note, PumpEnd, RecordingState};
+use crate::journal::{DATA_BYTES, Journal, JournalReader, Note, PumpEnd, RecordingState};
 use crate::process::ExitStatus;
 use crate::session::Shared;
 use crate::session::followers::offer;
@@ -25,17 +26,24 @@ use crate::session::size::SizePolicy;
 use crate::session::subscribers::{Following, Push, Subscriber, Subscription};
 use crate::session::terminal::Master;
 use crate::session::timers::{Timers, due, until};
-use crate::session::view::View;
+use crate::session::view::{Fed, View};
 
 /// Most bytes of one turn; the loop then looks at its messages again.
 const TURN_BYTES: usize = 64 * 1024;
 
-/// A session that printed nothing for this long is shown at once; one that did
-/// waits so long, and the screen takes what came meanwhile in one go.
+/// A session that printed nothing for this long is shown at once.
 const CALM: Duration = Duration::from_millis(1);
 
-/// The screen is never further behind than this. The ring holds four times it.
-const BITE: u64 = TURN_BYTES as u64;
+/// In a flood the screen is at most this far behind in time…
+const BEHIND: Duration = Duration::from_millis(4);
+
+/// …and takes bites of this size, off the thread that reads: reading is a race
+/// of wake-ups between kernel threads, which parsing would lose.
+const BITE: u64 = 64 * 1024;
+
+/// Reading stops while the screen is this far behind: the ring has what it has
+/// not seen yet, and must not be written over.
+const LEASH: u64 = DATA_BYTES as u64 / 2;
 
 /// A reader of the screen waits at most this long for a synchronized update
 /// to end: a program that forgets to end it must not hide its screen.
@@ -128,6 +136,17 @@ pub(crate) struct Actor {
     exiting: Option<Exiting>,
     pub(super) timers: Timers,
     fed_at: Option<Instant>,
+    /// The screen is being fed elsewhere; until it is back only reading goes on.
+    away: Option<JoinHandle<Bite>>,
+    /// Kept for its capacity.
+    bite: Vec<u8>,
+}
+
+/// A screen and what it was fed.
+struct Bite {
+    view: View,
+    bytes: Vec<u8>,
+    fed: Fed,
 }
 
 struct Exiting {
@@ -158,6 +177,8 @@ impl Actor {
             exiting: None,
             timers: Timers { sleep: Some(Instant::now() + SLEEP_AFTER), ..Timers::default() },
             fed_at: None,
+            away: None,
+            bite: Vec::new(),
         }
     }
 
@@ -169,11 +190,18 @@ impl Actor {
             let room =
                 self.source.as_ref().filter(|_| self.ring_full).map(|source| source.journal.room());
             let input = self.shared.input.clone();
-            let reading = master.is_some() && !self.ring_full && self.timers.reopen.is_none();
+            let reading = master.is_some()
+                && !self.ring_full
+                && self.timers.reopen.is_none()
+                && self.behind() < LEASH;
             let flushing = self.source.is_some() && input.as_ref().is_some_and(|i| i.has_waiting());
-            let deadline = self.timers.next();
+            let here = self.away.is_none();
+            let deadline = self.timers.next().filter(|_| here);
             tokio::select! {
-                msg = self.rx.recv() => match msg {
+                bite = async { self.away.as_mut().expect("guarded by `here`").await }, if !here => {
+                    self.swallow(bite.ok());
+                }
+                msg = self.rx.recv(), if here => match msg {
                     Some(Msg::Close { reply }) => {
                         self.close();
                         let _ = reply.send(());
@@ -194,13 +222,13 @@ impl Actor {
                     self.ring_full = false;
                 }
                 () = async { progress.as_ref().expect("guarded by `source`").notified().await },
-                    if progress.is_some() && self.paused => self.recording_changed(),
+                    if progress.is_some() && self.paused && here => self.recording_changed(),
                 () = async { input.as_ref().expect("guarded by `flushing`").flush().await }, if flushing => {}
                 () = async { input.as_ref().expect("guarded by `source`").wanted.notified().await },
                     if self.source.is_some() && input.is_some() && !flushing => {}
                 () = until(deadline), if deadline.is_some() => self.tick(Instant::now()),
             }
-            if self.view.is_broken() {
+            if self.away.is_none() && self.view.is_broken() {
                 self.rebuild().await;
             }
         }
@@ -244,7 +272,7 @@ impl Actor {
         if pumped.to > pumped.from {
             let (first, second) = source.journal.bytes(pumped.from, pumped.to);
             offer(&mut self.subscribers, &self.shared, pumped.from, first, second);
-            self.feed_if_due(pumped.to);
+            self.feed_if_due(pumped.from, pumped.to);
         }
         match &pumped.end {
             PumpEnd::RingFull => self.ring_full = true,
@@ -261,17 +289,60 @@ impl Actor {
 
     /// In calm the screen follows every read; in a flood it takes large bites,
     /// most of which it can skip.
-    fn feed_if_due(&mut self, tail: Seq) {
+    fn feed_if_due(&mut self, from: Seq, to: Seq) {
+        if self.away.is_some() {
+            return;
+        }
         let now = Instant::now();
-        let calm = self.fed_at.is_none_or(|at| now.duration_since(at) >= CALM);
-        if calm || tail.since(self.view.seq()) >= BITE {
+        let rested = self.fed_at.is_none_or(|at| now.duration_since(at) >= CALM);
+        if rested && from == self.view.seq() && to.since(from) < BITE / 4 {
             self.catch_up(now);
+        } else if to.since(self.view.seq()) >= BITE {
+            self.send_away(to, now);
         } else {
-            self.timers.feed.get_or_insert(now + CALM);
+            self.timers.feed.get_or_insert(now + BEHIND);
         }
     }
 
-    /// Brings the screen up to the journal's end.
+    /// Has the screen fed on another thread while this one reads on.
+    fn send_away(&mut self, to: Seq, now: Instant) {
+        let Some(source) = &mut self.source else { return };
+        self.timers.feed = None;
+        self.fed_at = Some(now);
+        let (first, second) = source.journal.bytes(self.view.seq(), to);
+        let mut bytes = std::mem::take(&mut self.bite);
+        bytes.clear();
+        bytes.extend_from_slice(first);
+        bytes.extend_from_slice(second);
+        let mut view = self.view.stand_in();
+        self.away = Some(tokio::task::spawn_blocking(move || {
+            let fed = view.feed(&bytes, &[]);
+            Bite { view, bytes, fed }
+        }));
+    }
+
+    /// The screen is back. `None`: its thread died, which no screen does.
+    fn swallow(&mut self, bite: Option<Bite>) {
+        self.away = None;
+        let now = Instant::now();
+        let Some(bite) = bite else {
+            self.view = View::lost(self.view.size(), self.view.seq());
+            return;
+        };
+        self.view = bite.view;
+        self.bite = bite.bytes;
+        self.digest(bite.fed, now);
+        let tail = self.source.as_ref().map(|source| source.journal.span().1);
+        match tail {
+            Some(tail) if tail.since(self.view.seq()) >= BITE => self.send_away(tail, now),
+            Some(tail) if tail != self.view.seq() => {
+                self.timers.feed.get_or_insert(now + BEHIND);
+            }
+            _ => {}
+        }
+    }
+
+    /// Brings the screen up to the journal's end, here and now.
     pub(super) fn catch_up(&mut self, now: Instant) {
         self.timers.feed = None;
         let Some(source) = &mut self.source else { return };
@@ -281,12 +352,28 @@ impl Actor {
         }
         self.fed_at = Some(now);
         let (first, second) = source.journal.bytes(self.view.seq(), tail);
+        if (first.len() + second.len()) as u64 != tail.since(self.view.seq()) {
+            // Cannot be while the leash holds. The files have what the ring lost.
+            self.view = View::lost(self.view.size(), tail);
+            return;
+        }
         let fed = self.view.feed(first, second);
+        self.digest(fed, now);
+    }
+
+    /// How much output the screen has not seen.
+    fn behind(&self) -> u64 {
+        self.source.as_ref().map_or(0, |source| source.journal.span().1.since(self.view.seq()))
+    }
+
+    /// Everything that follows from new output on the screen.
+    fn digest(&mut self, fed: Fed, now: Instant) {
         if !fed.replies.is_empty()
             && let Some(input) = &self.shared.input
         {
             input.reply(&fed.replies);
         }
+        let Some(source) = &self.source else { return };
         let paused = matches!(source.journal.state(), RecordingState::Paused { .. });
         if paused != self.paused {
             self.recording_changed();
@@ -359,7 +446,10 @@ impl Actor {
 
     /// Nobody has the terminal open any more.
     fn closed(&mut self) {
-        if self.exiting.is_some() {
+        if self.away.is_some() {
+            // Looked at again as soon as the screen is back.
+            self.timers.reopen = Some(Instant::now());
+        } else if self.exiting.is_some() {
             self.finish();
         } else {
             self.timers.reopen = Some(Instant::now() + CLOSED_RETRY);
@@ -409,6 +499,11 @@ impl Actor {
 
     /// A new segment starts with a keyframe, so that a restart replays little.
     fn roll_if_due(&mut self) {
+        if !self.source.as_ref().is_some_and(|source| source.journal.roll_due()) {
+            return;
+        }
+        // The keyframe is of the journal's end.
+        self.catch_up(Instant::now());
         let Some(source) = &mut self.source else { return };
         if source.journal.roll_due() {
             let size = self.view.size();

@@ -60,6 +60,12 @@ impl SessionHandle {
         self.shared.modes()
     }
 
+    /// The session's own thread: a task spawned here shares it with the actor,
+    /// and output reaches it without waking another.
+    pub fn thread(&self) -> &tokio::runtime::Handle {
+        self.shared.parts.threads.of(self.id())
+    }
+
     /// Types `bytes`. Returns when the kernel has them.
     pub async fn write(&self, client: Option<ClientId>, bytes: &[u8]) -> Result<(), EngineError> {
         let position = self.write_now(client, bytes)?;

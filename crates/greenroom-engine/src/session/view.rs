@@ -20,6 +20,7 @@ pub(crate) struct View {
 enum State {
     Awake(Box<Screen>),
     Asleep(Box<[u8]>),
+    Lost,
 }
 
 /// What feeding brought up besides the picture.
@@ -39,6 +40,18 @@ impl View {
         let size = screen.size();
         let visible = screen.visible_changes();
         View { state: State::Awake(Box::new(screen)), size, seq, visible, frame: None }
+    }
+
+    /// The view itself, for another thread; a stand-in that is not to be looked
+    /// at stays behind.
+    pub fn stand_in(&mut self) -> View {
+        let empty = View { state: State::Asleep(Box::default()), frame: None, ..*self };
+        std::mem::replace(self, empty)
+    }
+
+    /// A view that has to be rebuilt.
+    pub fn lost(size: Size, seq: Seq) -> View {
+        View { state: State::Lost, size, seq, visible: 0, frame: None }
     }
 
     pub fn feed(&mut self, first: &[u8], second: &[u8]) -> Fed {
@@ -74,6 +87,7 @@ impl View {
         match &self.state {
             State::Awake(screen) => screen.keyframe(),
             State::Asleep(keyframe) => keyframe.to_vec(),
+            State::Lost => Vec::new(),
         }
     }
 
@@ -90,7 +104,11 @@ impl View {
     }
 
     pub fn is_broken(&self) -> bool {
-        matches!(&self.state, State::Awake(screen) if screen.is_broken())
+        match &self.state {
+            State::Awake(screen) => screen.is_broken(),
+            State::Asleep(_) => false,
+            State::Lost => true,
+        }
     }
 
     pub fn sleep(&mut self) {
@@ -114,14 +132,18 @@ impl View {
     }
 
     fn wake(&mut self) -> &mut Screen {
-        if let State::Asleep(keyframe) = &self.state {
-            let screen = Screen::restore(self.size, keyframe);
+        let screen = match &self.state {
+            State::Awake(_) => None,
+            State::Asleep(keyframe) => Some(Screen::restore(self.size, keyframe)),
+            State::Lost => Some(Screen::new(self.size)),
+        };
+        if let Some(screen) = screen {
             self.visible = screen.visible_changes();
             self.state = State::Awake(Box::new(screen));
         }
         match &mut self.state {
             State::Awake(screen) => screen,
-            State::Asleep(_) => unreachable!("woken above"),
+            State::Asleep(_) | State::Lost => unreachable!("woken above"),
         }
     }
 }

@@ -137,7 +137,7 @@ impl SmallDisk {
     fn mount(at: &std::path::Path) -> Option<SmallDisk> {
         std::fs::create_dir_all(at).unwrap();
         let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
             .arg(at)
             .output();
         mounted.is_ok_and(|run| run.status.success()).then(|| SmallDisk(at.into()))
@@ -165,9 +165,10 @@ async fn a_really_full_file_system() {
     stage.pump_stream(&mut journal, 200_000);
     assert_eq!(journal.reader().flush(journal.span().1).await, Flushed::Done);
     let hog = stage.dir.join("hog");
-    let filled = std::fs::write(&hog, vec![1; 2 << 20]);
+    let filled = std::fs::write(&hog, vec![1; 8 << 20]);
     assert!(filled.is_err(), "the disk is full now");
-    stage.pump_stream(&mut journal, 600_000);
+    // More than memory holds: some of it must go.
+    stage.pump_stream(&mut journal, DATA_BYTES as u64 * 2);
     until(&journal, "paused", |journal| is_paused(journal, PauseReason::NoSpace)).await;
     std::fs::remove_file(&hog).unwrap();
     until(&journal, "recording again", |journal| journal.state() == RecordingState::Recording)

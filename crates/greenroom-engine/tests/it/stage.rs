@@ -14,6 +14,7 @@ use greenroom_engine::events::{Event, Events};
 use greenroom_engine::journal::{Budget, Limits, PIPE_BYTES, RING_BYTES, RingFds, Spiller};
 use greenroom_engine::process::{ExitStatus, Held, Member, ProcessError, Processes, Target, Wait};
 use greenroom_engine::store::{SessionRecord, Store, StoreError};
+use greenroom_engine::threads::SessionThreads;
 use greenroom_engine::{Engine, EngineParts, SessionHandle, SessionId, SessionSpec};
 use greenroom_term::Size;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -26,6 +27,7 @@ pub struct Stage {
     pub events: Arc<FakeEvents>,
     dir: Arc<tempfile::TempDir>,
     limits: Limits,
+    threads: SessionThreads,
 }
 
 impl Stage {
@@ -45,7 +47,9 @@ impl Stage {
         dir: Arc<tempfile::TempDir>,
         limits: Limits,
     ) -> Stage {
+        let threads = SessionThreads::start(2).unwrap();
         let engine = Engine::new(EngineParts {
+            threads: threads.threads(),
             processes: processes.clone(),
             store: store.clone(),
             events: events.clone(),
@@ -55,16 +59,16 @@ impl Stage {
             max_running: 1000,
         });
         *processes.engine.lock().unwrap() = Some(engine.clone());
-        Stage { engine, processes, store, events, dir, limits }
+        Stage { engine, processes, store, events, dir, limits, threads }
     }
 
     pub async fn sh(&self, script: &str) -> SessionHandle {
         self.engine.create(spec(script)).await.unwrap()
     }
 
-    /// Another daemon takes over. Call it on the runtime of the new one, after
-    /// the runtime of the old one (with all its tasks) is gone.
+    /// This daemon dies, with all tasks of its sessions; another takes over.
     pub fn next_daemon(self) -> Stage {
+        drop(self.threads);
         let known = {
             let records = self.store.records.lock().unwrap();
             records
