@@ -23,6 +23,7 @@ use crate::log::{Log, unix_ms};
 use crate::message::SessionId;
 use crate::options::KeeperOptions;
 use crate::outbox::{Flush, Outbox};
+use crate::replace::CHECKED;
 use crate::sessions::{Phase, Session, Sessions};
 use crate::signals::Signals;
 
@@ -68,13 +69,16 @@ pub fn resume(fd: RawFd) -> ExitCode {
     }
 }
 
-/// `greenroom keeper --check <fd>`: can this image read the state the old one will hand over? Prints nothing if so.
+/// `greenroom keeper --check <fd>`: can this image read the state the old one will hand over? Says so in fixed words.
 pub fn check(fd: RawFd) -> ExitCode {
     let read = fds::dup_foreign(fd)
         .map_err(|error| error.to_string())
         .and_then(|fd| Handover::from_memfd(fd.as_fd()).map_err(|error| error.to_string()));
     match read {
-        Ok(_) => ExitCode::SUCCESS,
+        Ok(_) => {
+            tell_starter(None, CHECKED);
+            ExitCode::SUCCESS
+        }
         Err(text) => {
             tell_starter(None, &text);
             ExitCode::FAILURE

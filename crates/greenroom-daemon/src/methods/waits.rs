@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use greenroom_engine::wait::{Matched, WaitFor};
+use greenroom_engine::wait::{Matched, WaitError, WaitFor};
 use greenroom_engine::{Seq, SessionHandle};
 use greenroom_protocol::api::session::{
     CancelWaitParams, CancelWaitResult, WaitParams, WaitResult,
@@ -90,8 +90,10 @@ pub async fn wait(call: Call, params: WaitParams) -> Result<WaitResult, Fault> {
     let timeout = Duration::from_millis(params.timeout_ms.min(WaitParams::MAX_TIMEOUT_MS));
     let (listed, cancelled) = list(&call.host, &handle, params.wait_id.clone())?;
     let began = Instant::now();
+    // Only a scope of the whole wait: one branch's must not hold the others back.
+    let scope = params.since.or(params.matcher.since);
     let waiting = async {
-        let left = after(&handle, since, timeout).await;
+        let left = after(&handle, scope, timeout).await;
         let wait = WaitFor { matcher, since: since.map(Seq), timeout: left };
         handle.wait(wait).await
     };
@@ -103,7 +105,12 @@ pub async fn wait(call: Call, params: WaitParams) -> Result<WaitResult, Fault> {
     };
     drop(listed);
     let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let matched = matched.map_err(|error| fault::wait(error, elapsed_ms))?;
+    let matched = matched.map_err(|mut error| {
+        if let WaitError::Timeout(evidence) = &mut error {
+            evidence.timeout = timeout;
+        }
+        fault::wait(error, elapsed_ms)
+    })?;
     Ok(result(&handle, &params, matched, elapsed_ms))
 }
 

@@ -196,7 +196,12 @@ fn a_killed_keeper_leaves_daemon_and_sessions_alive() {
     write(&fds.master, "here\n");
     read_until(&fds.master, "here");
     assert!(alive(pid));
+    let orphan = daemon.pid;
     daemon.kill();
+    // It holds the listening socket until it is really gone.
+    while alive(orphan) {
+        std::thread::yield_now();
+    }
     host.keeper = keeper_command(host.dir.path()).spawn().unwrap();
     host.daemon();
 }

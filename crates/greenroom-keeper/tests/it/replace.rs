@@ -150,6 +150,8 @@ fn an_image_that_fails_its_check_changes_nothing() {
     refused(&image, &host, &daemon, "(exit code 1): cannot read version 9");
     let image = script(&host, "echo chatty");
     refused(&image, &host, &daemon, "(exit code 0): chatty");
+    // A program that is no keeper at all, and content with any arguments.
+    refused(Path::new("/bin/true"), &host, &daemon, "(exit code 0)");
     let image = script(&host, "kill -SEGV $$");
     refused(&image, &host, &daemon, "(signal 11)");
     refused(Path::new("/no/such"), &host, &daemon, "cannot run /no/such");
@@ -165,7 +167,7 @@ fn an_exec_that_fails_after_its_check_is_undone() {
     let (host, daemon) = Host::start();
     let (_, fds) = daemon.spawn(1, &sh("exec cat"));
     // Passes its check, and is gone when it matters.
-    let image = script(&host, "rm -f \"$0\"");
+    let image = script(&host, "rm -f \"$0\"; echo the state is sound");
     daemon.link.replace(&image).unwrap();
     assert_eq!(replaced(&daemon), None);
     let why = replaced(&daemon).expect("the exec itself fails");

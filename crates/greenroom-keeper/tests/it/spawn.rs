@@ -68,7 +68,8 @@ fn every_failed_start_names_its_step() {
     fails(&daemon, &spec(&["/bin/echo", &long]), (SpawnStep::Exec, libc::E2BIG));
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
     fails(&daemon, &spec(&[plain]), (SpawnStep::Exec, libc::ENOEXEC));
-    assert_eq!(host.fd_count(), fds_before);
+    // The start-up may still have held one when it was counted.
+    assert!(host.fd_count() <= fds_before, "fds leak");
 }
 
 #[test]
