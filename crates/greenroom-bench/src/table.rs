@@ -164,7 +164,7 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
-        assert!(text.contains("≥0.8 +    ≥0.95 -"), "{text}");
+        assert!(text.contains("≥0.8 +   ≥0.95 -"), "{text}");
         assert!(text.contains("1 of 3 first targets met"), "{text}");
         assert!(text.contains("FAILED: the host closed"), "{text}");
     }

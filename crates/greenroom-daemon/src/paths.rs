@@ -226,7 +226,11 @@ fn writable(dir: &impl std::os::fd::AsFd, path: &Path) -> Result<(), PathsError>
         Err(Errno::NOSPC | Errno::DQUOT) => return Ok(()),
         Err(errno) => return Err(unwritable(errno)),
     }
-    rustix::fs::unlinkat(dir, name, rustix::fs::AtFlags::empty()).map_err(unwritable)
+    match rustix::fs::unlinkat(dir, name, rustix::fs::AtFlags::empty()) {
+        // Another starter looks at the same time, and was faster.
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(unwritable(errno)),
+    }
 }
 
 #[cfg(test)]
