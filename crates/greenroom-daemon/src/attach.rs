@@ -127,7 +127,7 @@ async fn run(host: Arc<Host>, stream: &UnixStream, attached: Attached, rest: Vec
             ..Notice::default()
         }));
     }
-    let mut stopping = host.life.stopping();
+    let mut stopping = host.life.leaving();
     stream_of.run(&attached.viewing, &mut stopping).await;
     stream_of.finish().await;
 }

@@ -26,6 +26,9 @@ pub enum Ending {
 /// Asks for the end and waits for it. Cheap to share.
 pub struct Life {
     ending: watch::Sender<Option<Ending>>,
+    /// The same, once nobody is let in any more. A client that is sent away comes back at once,
+    /// and must find the next daemon.
+    leaving: watch::Sender<Option<Ending>>,
 }
 
 /// Waits for the end to begin.
@@ -33,7 +36,7 @@ pub struct Stopping(watch::Receiver<Option<Ending>>);
 
 impl Default for Life {
     fn default() -> Life {
-        Life { ending: watch::Sender::new(None) }
+        Life { ending: watch::Sender::new(None), leaving: watch::Sender::new(None) }
     }
 }
 
@@ -56,8 +59,19 @@ impl Life {
         *self.ending.borrow()
     }
 
+    /// For the door: the end has begun.
     pub fn stopping(&self) -> Stopping {
         Stopping(self.ending.subscribe())
+    }
+
+    /// The door is closed: connections may end.
+    pub fn door_closed(&self) {
+        self.leaving.send_replace(self.ending().or(Some(Ending::Stop)));
+    }
+
+    /// For connections: the end has begun and the door is closed.
+    pub fn leaving(&self) -> Stopping {
+        Stopping(self.leaving.subscribe())
     }
 }
 

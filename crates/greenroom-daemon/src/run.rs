@@ -135,7 +135,9 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
         tokio::spawn(watch_signals(host.clone()));
         announce(&host, sessions, began);
         host.keeper.ready()?;
-        socket::accept(host.clone(), inherited.listener).await?;
+        let door = socket::accept(host.clone(), inherited.listener).await;
+        host.life.door_closed();
+        door?;
         Ok::<ExitCode, RunError>(farewell(&host).await)
     });
     runtime.shutdown_background();

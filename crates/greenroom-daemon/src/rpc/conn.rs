@@ -120,7 +120,7 @@ impl Conn {
     async fn run(&mut self, stream: &UnixStream) -> End {
         let mut buffer = vec![0; READ_BYTES];
         let outlet = self.call.peer.outlet.clone();
-        let mut stopping = self.call.host.life.stopping();
+        let mut stopping = self.call.host.life.leaving();
         loop {
             while self.tasks.try_join_next().is_some() {}
             tokio::select! {
