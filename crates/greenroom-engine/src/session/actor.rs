@@ -441,7 +441,7 @@ impl Actor {
         self.timers.exit = Some(now + LAST_WORDS);
         // The kernel may hold last words already: read before any timer.
         self.timers.reopen = None;
-        while matches!(self.turn(), PumpEnd::Budget | PumpEnd::Short) {}
+        while self.behind() < LEASH && matches!(self.turn(), PumpEnd::Budget | PumpEnd::Short) {}
     }
 
     /// Nobody has the terminal open any more.
