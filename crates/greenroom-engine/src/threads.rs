@@ -3,8 +3,8 @@
 //! A session stays on one thread for life, and so does whoever is attached to
 //! it: a byte goes from the PTY to the screen and to the attached client
 //! without waking another thread. A work-stealing runtime wakes a second
-//! worker for each of these steps, which cost more than the bytes (twice the
-//! CPU per MB of a flood, measured).
+//! worker for many of these steps. What that cost is in
+//! `docs/decisions/001-session-threads.md`.
 
 use std::io;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! The C library keeps what is freed in the middle of its heap. A screen is
 //! thousands of small pieces, so a hundred sessions that each printed a line
-//! would otherwise hold ten megabytes for ever.
+//! would otherwise hold some megabytes for ever (measured: 7.3 against 3.3).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

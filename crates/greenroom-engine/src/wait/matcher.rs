@@ -135,7 +135,7 @@ impl Matcher {
         })
     }
 
-    /// Whether an exit can still make this come true later than at once.
+    /// The first text looked for, to tell what came closest to it.
     pub fn text_sought(&self) -> Option<&str> {
         match self {
             Matcher::ContainsText { text, .. } | Matcher::TranscriptContains { text, .. } => {
