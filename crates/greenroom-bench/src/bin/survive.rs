@@ -59,7 +59,12 @@ fn say(line: &str) {
 async fn run(args: &Args) -> Result<()> {
     let home = tempfile::tempdir()?;
     let host = Host::start(args, home.path()).await?;
-    let outcome = strike(args, &host).await;
+    let mut stop = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let outcome = tokio::select! {
+        outcome = strike(args, &host) => outcome,
+        _ = stop.recv() => Err(anyhow::anyhow!("told to stop")),
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("told to stop")),
+    };
     host.stop().await;
     outcome
 }
@@ -138,7 +143,8 @@ async fn check_lines(client: &Client, session: &str) -> Result<u64> {
             redact: true,
             redaction: None,
         };
-        let page = client.session_transcript(&params).await?;
+        let page = tokio::time::timeout(PATIENCE, client.session_transcript(&params)).await;
+        let page = page.with_context(|| format!("{session}: no transcript from {since} on"))??;
         ensure!(page.dropped == 0, "{session}: {} bytes dropped after {since}", page.dropped);
         ensure!(page.seq == since, "{session}: asked from {since}, got {}", page.seq);
         rest.push_str(&page.text);

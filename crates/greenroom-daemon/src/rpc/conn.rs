@@ -141,6 +141,8 @@ impl Conn {
                         Err(_) => return End::Closed,
                     }
                 }
+                // Asked anew when there is room: the condition above is looked at once per turn.
+                () = outlet.room(), if outlet.is_full() => {}
                 _ = outlet.drive() => return End::Closed,
                 () = stopping.wait() => {
                     let landed = self.flight.detached_landed();

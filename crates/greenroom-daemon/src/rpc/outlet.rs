@@ -90,6 +90,17 @@ impl Outlet {
         self.queued.load(Ordering::Acquire) > HIGH_WATER
     }
 
+    /// Until less is queued than stops the reading of requests.
+    pub async fn room(&self) {
+        loop {
+            let room = self.room.notified();
+            if !self.is_full() {
+                return;
+            }
+            room.await;
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.queued.load(Ordering::Acquire) == 0
     }

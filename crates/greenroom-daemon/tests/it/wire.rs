@@ -163,6 +163,24 @@ fn a_client_that_does_not_read_disturbs_nobody() {
 }
 
 #[test]
+fn a_client_that_asked_for_much_is_heard_again_once_it_has_read_it() {
+    let host = Host::start();
+    let mut client = host.client();
+    let line = format!("{}\n", json!({"jsonrpc": "2.0", "id": 0, "method": "server.schema"}));
+    // More than the socket and the host's queue hold, in one write.
+    let asked = 100;
+    let burst: String = (0..asked)
+        .map(|id| line.replace("\"id\":0", &format!("\"id\":\"q{id}\"")))
+        .collect();
+    client.line(burst.trim_end());
+    let first = client.until(|frame| frame["id"] == "q0");
+    let size = first.to_string().len() * asked;
+    assert!(size > 1 << 20, "{size} bytes queue up");
+    client.until(|frame| frame["id"] == format!("q{}", asked - 1));
+    client.ok("server.stats", json!({}));
+}
+
+#[test]
 fn many_requests_at_once_are_refused_not_queued() {
     let host = Host::start();
     let mut client = host.client();
