@@ -4,6 +4,7 @@
 //! wrong types. Outbound optional fields are left out when empty.
 //! Absent on purpose: behaviour. The daemon gives these types their meaning.
 
+pub mod ask;
 pub mod control;
 pub mod event;
 pub mod input;

@@ -1,0 +1,9 @@
+//! What prepares a session and cleans up after it.
+//!
+//! In comes a [`spec::SessionSpec`] with what the caller asked for; each plugin of the chain changes it; out goes a
+//! spec the engine can start, and after the session's end a list of what was removed and what was kept.
+//!
+//! Deliberately absent: sockets, JSON-RPC and configuration files (the daemon's), processes' lives (the keeper's).
+#![forbid(unsafe_code)]
+
+pub mod spec;

@@ -1,0 +1,345 @@
+//! What every session plugin sees: the session to be, its own notes, and how it answers.
+//!
+//! In: a [`SessionSpec`] that the caller's wishes filled. Out: the same, changed; a [`Refusal`] that stops the session
+//! before it starts; a [`Cleanup`] after it ended. Deliberately absent: the order of plugins and the transaction
+//! around them, which are the chain's.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use greenroom_engine::SessionId;
+use greenroom_engine::process::ExitStatus;
+pub use greenroom_engine::process::Wait;
+use greenroom_protocol::api::ask::{SandboxAsk, ScratchpadAsk, WorktreeAsk};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// One link of the chain. The built-in ones and those from outside play the same role.
+pub trait SessionPlugin: Send + Sync {
+    fn name(&self) -> &str;
+
+    /// Its place: lower runs earlier before a session and later after it.
+    fn order(&self) -> u16 {
+        order::OTHERS
+    }
+
+    /// Whether this session has anything for it to do.
+    fn wanted(&self, spec: &SessionSpec) -> bool;
+
+    /// Prepares. Whatever it makes outside of `spec` it records in `state` *before* it makes it: if it fails or the
+    /// host dies at any point, [`SessionPlugin::after_session`] with that state must be able to undo it.
+    fn before_session<'a>(
+        &'a self,
+        spec: &'a mut SessionSpec,
+        state: &'a mut PluginState,
+    ) -> Wait<'a, Result<(), Refusal>>;
+
+    /// Cleans up, also after a session that never started. Called at least once, so a second call must find
+    /// nothing left to do and say so.
+    fn after_session<'a>(
+        &'a self,
+        end: &'a SessionEnd,
+        state: &'a PluginState,
+    ) -> Wait<'a, Result<Cleanup, CleanupError>>;
+
+    /// What [`SessionPlugin::before_session`] would do to `spec`, doing nothing else.
+    fn dry_run<'a>(&'a self, spec: &'a mut SessionSpec) -> Wait<'a, Result<(), Refusal>>;
+}
+
+/// The places of the built-in plugins.
+pub mod order {
+    pub const WORKTREE: u16 = 100;
+    pub const SCRATCHPAD: u16 = 200;
+    pub const ENV: u16 = 300;
+    pub const OTHERS: u16 = 500;
+    pub const SANDBOX: u16 = 900;
+    pub const TIMEOUT: u16 = 950;
+}
+
+/// A session to be. What the engine needs is in `base`; the rest is for the plugins.
+#[derive(Clone, Debug)]
+pub struct SessionSpec {
+    pub id: SessionId,
+    /// Program, directory, environment without secrets, size, labels, task. Its `Debug` hides the environment.
+    pub base: greenroom_engine::SessionSpec,
+    /// Where the caller asked to start: `base.cwd` before any plugin changed it.
+    pub project_dir: PathBuf,
+    /// What the caller asked of plugins.
+    pub ask: Ask,
+    /// Variables whose values must not be seen anywhere but in the session.
+    pub secrets: BTreeMap<OsString, Secret>,
+    /// Programs put before `base.argv`, the outermost first; each whole argv's end is the next one's program.
+    pub wrappers: Vec<Vec<OsString>>,
+    /// Directories a sandbox must let the session write, besides `base.cwd`.
+    pub writable: Vec<PathBuf>,
+    /// Git data of `base.cwd`, if a plugin made it a worktree.
+    pub git: Option<GitPlace>,
+    pub limits: Limits,
+    /// A word of an adapter, such as `claude`.
+    pub backend: Option<String>,
+    /// How hard the backend shall think.
+    pub effort: Option<String>,
+    /// What the user should know: resumed a worktree, left files out. In order.
+    pub notes: Vec<String>,
+}
+
+/// What the caller asked of the plugins.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    pub worktree: Option<WorktreeAsk>,
+    pub scratchpad: Option<ScratchpadAsk>,
+    pub sandbox: Option<SandboxAsk>,
+    /// Variables as the caller wrote them: `K=V`, `K=secret:NAME`, `K=file:PATH`.
+    pub env: BTreeMap<String, Secret>,
+    /// The run this session is a worker of; its workers share a scratchpad.
+    pub run: Option<String>,
+    /// Other plugins by name.
+    pub with: Vec<String>,
+}
+
+/// A worktree and where its repository keeps its data, as recorded when it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GitPlace {
+    pub worktree: PathBuf,
+    /// The repository's `.git`.
+    pub common_dir: PathBuf,
+    /// `<common_dir>/worktrees/<name>`.
+    pub admin_dir: PathBuf,
+    /// Below `refs/heads/`: what the session may move, such as `greenroom/feat-auth`.
+    pub branch: String,
+}
+
+/// How long a session may live.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub timeout: Option<Duration>,
+    /// Without output.
+    pub idle_timeout: Option<Duration>,
+}
+
+impl SessionSpec {
+    /// Sets a variable whose value may be seen.
+    pub fn set_env(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
+        let name = name.into();
+        self.secrets.remove(&name);
+        self.base.env.insert(name, value.into());
+    }
+
+    /// Sets a variable whose value must not be seen.
+    pub fn set_secret(&mut self, name: impl Into<OsString>, value: Secret) {
+        let name = name.into();
+        self.base.env.remove(&name);
+        self.secrets.insert(name, value);
+    }
+
+    pub fn unset_env(&mut self, name: impl AsRef<OsStr>) {
+        self.base.env.remove(name.as_ref());
+        self.secrets.remove(name.as_ref());
+    }
+
+    /// A visible variable's value.
+    pub fn env(&self, name: &str) -> Option<&OsStr> {
+        self.base.env.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    /// What the engine starts: wrappers before the program, secrets in the environment.
+    pub fn into_engine(self) -> greenroom_engine::SessionSpec {
+        let mut base = self.base;
+        let program = std::mem::take(&mut base.argv);
+        base.argv = self.wrappers.into_iter().flatten().chain(program).collect();
+        base.env.extend(self.secrets.into_iter().map(|(name, value)| (name, value.0)));
+        base
+    }
+}
+
+/// A value that must not be seen: its `Debug` hides it and it cannot be serialised.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(OsString);
+
+impl Secret {
+    pub fn new(value: impl Into<OsString>) -> Secret {
+        Secret(value.into())
+    }
+
+    /// For the one who puts it into the session, and nobody else.
+    pub fn reveal(&self) -> &OsStr {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// A plugin's notes about one session. They survive the host; they are never secrets.
+#[derive(Default)]
+pub struct PluginState {
+    value: Value,
+    keeper: Option<Arc<dyn KeepState>>,
+}
+
+/// Writes a plugin's notes down so that they survive the host's death.
+pub trait KeepState: Send + Sync {
+    fn keep(&self, value: &Value) -> Result<(), StateError>;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    #[error("cannot write down what it is about to do in {}: {source}", path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+    #[error("its notes are not what it wrote: {0}")]
+    Foreign(#[source] serde_json::Error),
+    #[error("its notes cannot be written as JSON: {0}")]
+    Unwritable(#[source] serde_json::Error),
+}
+
+impl PluginState {
+    /// As read from a journal.
+    pub fn of(value: Value) -> PluginState {
+        PluginState { value, keeper: None }
+    }
+
+    /// Written through `keeper` from now on.
+    pub fn kept_by(value: Value, keeper: Arc<dyn KeepState>) -> PluginState {
+        PluginState { value, keeper: Some(keeper) }
+    }
+
+    /// Writes the notes down. When this returns they survive a crash.
+    pub fn record(&mut self, notes: &impl Serialize) -> Result<(), StateError> {
+        let value = serde_json::to_value(notes).map_err(StateError::Unwritable)?;
+        if let Some(keeper) = &self.keeper {
+            keeper.keep(&value)?;
+        }
+        self.value = value;
+        Ok(())
+    }
+
+    /// What was recorded last; `None` if the plugin died before it recorded anything.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, StateError> {
+        if self.value.is_null() {
+            return Ok(None);
+        }
+        T::deserialize(&self.value).map(Some).map_err(StateError::Foreign)
+    }
+
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+}
+
+/// Why a session must not start. Shown to the user as one error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Refusal {
+    /// Filled by the chain.
+    pub plugin: String,
+    /// What was attempted and on what, and why it cannot be.
+    pub what: String,
+    /// A command or a file that helps.
+    pub hint: Option<String>,
+}
+
+impl Refusal {
+    pub fn new(what: impl Into<String>) -> Refusal {
+        Refusal { plugin: String::new(), what: what.into(), hint: None }
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Refusal {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl From<StateError> for Refusal {
+    fn from(error: StateError) -> Refusal {
+        Refusal::new(error.to_string()).hint("check the space and rights of the state directory")
+    }
+}
+
+/// What a plugin left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cleanup {
+    Nothing,
+    Removed {
+        what: String,
+    },
+    /// With what the user would be looking for, such as a path, and why it was not removed.
+    Kept {
+        what: String,
+        why: String,
+    },
+}
+
+/// Cleaning up did not work; it is tried again when the host starts next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct CleanupError {
+    pub what: String,
+}
+
+impl CleanupError {
+    pub fn new(what: impl Into<String>) -> CleanupError {
+        CleanupError { what: what.into() }
+    }
+}
+
+impl From<StateError> for CleanupError {
+    fn from(error: StateError) -> CleanupError {
+        CleanupError::new(error.to_string())
+    }
+}
+
+/// The end of a session, for clean-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionEnd {
+    pub id: SessionId,
+    pub how: EndedHow,
+    pub at: SystemTime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedHow {
+    /// The chain or the start failed, or the host died in between.
+    NeverStarted,
+    Exited(ExitStatus),
+    /// A limit of time was reached.
+    TimedOut(ExitStatus),
+}
+
+/// What plugins share: where things lie, and who is alive. Given to each when it is made.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Ours alone, 0700: worktrees, scratchpads, chains.
+    pub state: PathBuf,
+    /// With `secrets/` in it.
+    pub config: PathBuf,
+    /// With the socket in it.
+    pub runtime: PathBuf,
+    /// The user's.
+    pub home: PathBuf,
+    pub living: Arc<dyn Living>,
+}
+
+impl Surroundings {
+    /// A directory below the state directory.
+    pub fn state_dir(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.state.join(name)
+    }
+}
+
+/// Who is alive.
+pub trait Living: Send + Sync {
+    /// Whether the session runs or is being prepared. One that is unknown is not alive.
+    fn is_alive(&self, id: SessionId) -> bool;
+}
