@@ -173,6 +173,11 @@ fn a_client_that_asked_for_much_is_heard_again_once_it_has_read_it() {
         .map(|id| line.replace("\"id\":0", &format!("\"id\":\"q{id}\"")))
         .collect();
     client.line(burst.trim_end());
+    let mut other = host.client();
+    let deadline = std::time::Instant::now() + crate::client::PATIENCE;
+    while other.ok("server.stats", json!({}))["requests"].as_u64() < Some(asked as u64) {
+        assert!(std::time::Instant::now() < deadline, "the requests are not answered");
+    }
     let first = client.until(|frame| frame["id"] == "q0");
     let size = first.to_string().len() * asked;
     assert!(size > 1 << 20, "{size} bytes queue up");
