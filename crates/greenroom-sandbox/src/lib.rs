@@ -1,0 +1,21 @@
+//! A fence around one process tree, held by the operating system: policy → plan → stage.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | `policy` | what a session may do, in the user's terms; host patterns |
+//! | `probe` | what this machine can enforce, found by trying |
+//! | `plan` | policy and probe compiled to exact steps, sealed in a memfd; or the layer that is missing |
+//! | `explain` | a plan in plain words: what is enforced by which layer, and what is not |
+//! | `seatbelt` | the same policy as a macOS profile (text and parameters; not run here) |
+//! | `stage` | `greenroom __sandbox-exec`: carries a plan out, then becomes the program |
+//! | `control` | what a stage tells whoever started it, with the fds it made inside |
+//!
+//! The compiler is pure, so that it can be tested anywhere. The stage is single-threaded, runs no runtime, and runs the
+//! program only if every step of its plan was carried out. Absent on purpose: sessions, JSON, the proxy, and any other
+//! crate of ours.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod layer;
+pub mod plan;
+pub mod policy;
+pub mod probe;
