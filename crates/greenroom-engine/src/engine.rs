@@ -68,14 +68,38 @@ impl Engine {
     }
 
     /// Starts a session. On an error nothing is left behind.
-    pub async fn create(&self, mut spec: SessionSpec) -> Result<SessionHandle, EngineError> {
-        check_spec(&spec)?;
+    pub async fn create(&self, spec: SessionSpec) -> Result<SessionHandle, EngineError> {
+        let id = self.next_id().await?;
+        self.create_as(id, spec).await
+    }
+
+    /// An id that no session had or will have, unless [`Engine::create_as`] is given it.
+    pub async fn next_id(&self) -> Result<SessionId, EngineError> {
+        Ok(self.parts.store.next_id().await?)
+    }
+
+    /// Whether a session like this could start now.
+    pub fn check(&self, spec: &SessionSpec) -> Result<(), EngineError> {
+        check_spec(spec)?;
+        if let Some(name) = &spec.name {
+            check_name(name)?;
+            self.check_free(name, None)?;
+        }
         let running = self.list().iter().filter(|info| info.pid.is_some()).count();
         if running >= self.parts.max_running {
             return Err(EngineError::TooMany(running));
         }
-        let record = self.reserve(&spec).await?;
-        let id = record.id;
+        Ok(())
+    }
+
+    /// Like [`Engine::create`], under an id from [`Engine::next_id`].
+    pub async fn create_as(
+        &self,
+        id: SessionId,
+        mut spec: SessionSpec,
+    ) -> Result<SessionHandle, EngineError> {
+        self.check(&spec)?;
+        let record = self.reserve(id, &spec).await?;
         spec.env.insert("GREENROOM_SESSION".into(), id.to_string().into());
         spec.env.insert("GREENROOM_SESSION_KEY".into(), record.key.clone().into());
         match self.launch(record, &spec).await {
@@ -241,13 +265,15 @@ impl Engine {
     }
 
     /// Checks and takes the name, and writes the record before anything runs.
-    async fn reserve(&self, spec: &SessionSpec) -> Result<SessionRecord, EngineError> {
+    async fn reserve(
+        &self,
+        id: SessionId,
+        spec: &SessionSpec,
+    ) -> Result<SessionRecord, EngineError> {
         let _naming = self.naming.lock().await;
         if let Some(name) = &spec.name {
-            check_name(name)?;
             self.check_free(name, None)?;
         }
-        let id = self.parts.store.next_id().await?;
         let record = SessionRecord {
             id,
             name: spec.name.clone().unwrap_or_else(|| id.to_string()),

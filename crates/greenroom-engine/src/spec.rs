@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use greenroom_term::Size;
 
@@ -22,6 +25,18 @@ pub struct SessionSpec {
     pub size: Size,
     pub labels: BTreeMap<String, String>,
     pub task: Option<String>,
+    /// What holds the program in; `None` lets it do whatever its user may.
+    pub confinement: Option<Arc<dyn Confinement>>,
+}
+
+/// A fence around a session's processes. Whoever starts them asks it for the plan and hands that on; the engine only
+/// carries it.
+pub trait Confinement: Send + Sync {
+    /// In a few words, for people.
+    fn summary(&self) -> String;
+
+    /// The sealed plan by which `spec` is to be started: a file in memory, read by the stage that builds the fence.
+    fn plan(&self, spec: &SessionSpec) -> io::Result<OwnedFd>;
 }
 
 impl fmt::Debug for SessionSpec {
@@ -32,6 +47,7 @@ impl fmt::Debug for SessionSpec {
             .field("cwd", &self.cwd)
             .field("env", &format_args!("{} hidden", self.env.len()))
             .field("size", &self.size)
+            .field("confinement", &self.confinement.as_ref().map(|fence| fence.summary()))
             .finish_non_exhaustive()
     }
 }

@@ -6,4 +6,7 @@
 //! Deliberately absent: sockets, JSON-RPC and configuration files (the daemon's), processes' lives (the keeper's).
 #![forbid(unsafe_code)]
 
+pub mod chain;
 pub mod spec;
+#[cfg(test)]
+pub(crate) mod testing;

@@ -4,7 +4,7 @@
 //! before it starts; a [`Cleanup`] after it ended. Deliberately absent: the order of plugins and the transaction
 //! around them, which are the chain's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use greenroom_engine::SessionId;
 use greenroom_engine::process::ExitStatus;
 pub use greenroom_engine::process::Wait;
 use greenroom_protocol::api::ask::{SandboxAsk, ScratchpadAsk, WorktreeAsk};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// One link of the chain. The built-in ones and those from outside play the same role.
@@ -28,7 +28,13 @@ pub trait SessionPlugin: Send + Sync {
         order::OTHERS
     }
 
-    /// Whether this session has anything for it to do.
+    /// Whether it makes anything on disk. Its notes are then brought to the disk, which takes milliseconds; those of
+    /// others only have to outlive the host's process.
+    fn durable(&self) -> bool {
+        true
+    }
+
+    /// Whether this session has anything for it to do. One that was asked for by name is not asked.
     fn wanted(&self, spec: &SessionSpec) -> bool;
 
     /// Prepares. Whatever it makes outside of `spec` it records in `state` *before* it makes it: if it fails or the
@@ -84,6 +90,8 @@ pub struct SessionSpec {
     pub backend: Option<String>,
     /// How hard the backend shall think.
     pub effort: Option<String>,
+    /// Variables that plugins set: the caller's own do not replace them.
+    pub claimed: BTreeSet<OsString>,
     /// What the user should know: resumed a worktree, left files out. In order.
     pub notes: Vec<String>,
 }
@@ -115,7 +123,7 @@ pub struct GitPlace {
 }
 
 /// How long a session may live.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     pub timeout: Option<Duration>,
     /// Without output.
@@ -123,10 +131,30 @@ pub struct Limits {
 }
 
 impl SessionSpec {
+    /// Before any plugin saw it.
+    pub fn new(id: SessionId, base: greenroom_engine::SessionSpec, ask: Ask) -> SessionSpec {
+        SessionSpec {
+            id,
+            project_dir: base.cwd.clone(),
+            base,
+            ask,
+            secrets: BTreeMap::new(),
+            wrappers: Vec::new(),
+            writable: Vec::new(),
+            git: None,
+            limits: Limits::default(),
+            backend: None,
+            effort: None,
+            claimed: BTreeSet::new(),
+            notes: Vec::new(),
+        }
+    }
+
     /// Sets a variable whose value may be seen.
     pub fn set_env(&mut self, name: impl Into<OsString>, value: impl Into<OsString>) {
         let name = name.into();
         self.secrets.remove(&name);
+        self.claimed.insert(name.clone());
         self.base.env.insert(name, value.into());
     }
 
@@ -268,7 +296,8 @@ impl From<StateError> for Refusal {
 }
 
 /// What a plugin left.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "left", rename_all = "snake_case")]
 pub enum Cleanup {
     Nothing,
     Removed {

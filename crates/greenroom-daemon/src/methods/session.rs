@@ -85,6 +85,7 @@ fn spec(host: &Host, params: CreateParams) -> Result<SessionSpec, Fault> {
         size,
         labels: params.labels,
         task: params.task,
+        confinement: None,
     })
 }
 

@@ -96,6 +96,7 @@ pub fn spec(script: &str) -> SessionSpec {
         size: Size::new(80, 24).unwrap(),
         labels: Default::default(),
         task: None,
+        confinement: None,
     }
 }
 

@@ -1,0 +1,337 @@
+//! The file of one chain: what its plugins noted, how far they came, what they left.
+//!
+//! JSON, 0600, replaced by rename: a reader sees the old one or the new one. Never holds a secret: plugins' notes and
+//! the lines of a [`Change`] do not. Kept until its session is removed, so that what was kept can be told.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use greenroom_engine::SessionId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::difference::Change;
+use crate::spec::{Cleanup, EndedHow, Limits, SessionSpec, StateError};
+
+/// Of the file's format. A newer one is left alone, not guessed at.
+const VERSION: u32 = 1;
+
+/// A chain has a handful of plugins with short notes; anything larger is not ours.
+const FILE_MAX: u64 = 4 * 1024 * 1024;
+
+/// Remarks of one session: a program that tries forbidden hosts in a loop must not fill the disk.
+const REMARKS_MAX: usize = 200;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChainError {
+    #[error("cannot read the chains in {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+}
+
+/// Where a chain is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Preparing,
+    /// The session may run.
+    Prepared,
+    Finishing,
+    Finished,
+}
+
+/// One plugin's part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    plugin: String,
+    #[serde(default)]
+    state: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    outcome: Option<Outcome>,
+}
+
+impl Step {
+    pub fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
+    pub fn state(&self) -> &Value {
+        &self.state
+    }
+
+    /// Nothing is left to do.
+    pub fn is_clean(&self) -> bool {
+        self.outcome.as_ref().is_some_and(|outcome| outcome.failed.is_none())
+    }
+}
+
+/// What one plugin left behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub plugin: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<Cleanup>,
+    /// Why it could not clean up; it is tried again when the host starts next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+impl Outcome {
+    pub fn done(plugin: &str, cleanup: Cleanup) -> Outcome {
+        Outcome { plugin: plugin.to_owned(), cleanup: Some(cleanup), failed: None }
+    }
+
+    pub fn failed(plugin: &str, why: String) -> Outcome {
+        Outcome { plugin: plugin.to_owned(), cleanup: None, failed: Some(why) }
+    }
+
+    /// What the user must hear about.
+    pub fn left_behind(&self) -> Option<String> {
+        match (&self.cleanup, &self.failed) {
+            (_, Some(why)) => Some(format!("{} could not clean up: {why}", self.plugin)),
+            (Some(Cleanup::Kept { what, why }), _) => Some(format!("kept {what}: {why}")),
+            _ => None,
+        }
+    }
+}
+
+/// Everything that is kept of a chain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChainFile {
+    version: u32,
+    session: u64,
+    phase: Phase,
+    steps: Vec<Step>,
+    #[serde(default)]
+    changes: Vec<Change>,
+    #[serde(default)]
+    notes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    idle_timeout_ms: Option<u64>,
+    #[serde(default)]
+    timed_out: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    remarks: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    more_remarks: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl ChainFile {
+    pub fn new(id: SessionId) -> ChainFile {
+        ChainFile {
+            version: VERSION,
+            session: id.0,
+            phase: Phase::Preparing,
+            steps: Vec::new(),
+            changes: Vec::new(),
+            notes: Vec::new(),
+            started_ms: None,
+            timeout_ms: None,
+            idle_timeout_ms: None,
+            timed_out: false,
+            remarks: Vec::new(),
+            more_remarks: 0,
+        }
+    }
+
+    pub fn session(&self) -> SessionId {
+        SessionId(self.session)
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    pub fn step(&self, plugin: &str) -> Option<&Step> {
+        self.steps.iter().find(|step| step.plugin == plugin)
+    }
+
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Remarks, and how many more there were.
+    pub fn remarks(&self) -> (&[String], u64) {
+        (&self.remarks, self.more_remarks)
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.phase != Phase::Finished
+    }
+
+    /// What was left so far, in the order of the clean-up.
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        self.steps.iter().rev().filter_map(|step| step.outcome.clone()).collect()
+    }
+
+    pub fn limits(&self) -> Limits {
+        Limits {
+            timeout: self.timeout_ms.map(Duration::from_millis),
+            idle_timeout: self.idle_timeout_ms.map(Duration::from_millis),
+        }
+    }
+
+    /// When the program began to run, if that was noted.
+    pub fn started_at(&self) -> Option<SystemTime> {
+        UNIX_EPOCH.checked_add(Duration::from_millis(self.started_ms?))
+    }
+
+    /// An end that a limit of time caused says so.
+    pub(super) fn how_it_ended(&self, how: EndedHow) -> EndedHow {
+        match how {
+            EndedHow::Exited(status) if self.timed_out => EndedHow::TimedOut(status),
+            other => other,
+        }
+    }
+
+    pub(super) fn begin(&mut self, plugin: &str) {
+        let plugin = plugin.to_owned();
+        self.steps.push(Step { plugin, state: Value::Null, outcome: None });
+    }
+
+    /// Notes of the plugin that is preparing: the last one.
+    pub(super) fn noted(&mut self, state: Value) {
+        if let Some(step) = self.steps.last_mut() {
+            step.state = state;
+        }
+    }
+
+    pub(super) fn prepared(&mut self, spec: &SessionSpec, changes: &[Change]) {
+        self.phase = Phase::Prepared;
+        self.changes = changes.to_vec();
+        self.notes = spec.notes.clone();
+        self.timeout_ms = spec.limits.timeout.map(millis);
+        self.idle_timeout_ms = spec.limits.idle_timeout.map(millis);
+    }
+
+    pub(super) fn started(&mut self, at: SystemTime) {
+        self.started_ms = at.duration_since(UNIX_EPOCH).ok().map(millis);
+    }
+
+    pub(super) fn timed_out(&mut self) {
+        self.timed_out = true;
+    }
+
+    pub(super) fn remark(&mut self, text: String) {
+        if self.remarks.contains(&text) {
+            return;
+        }
+        if self.remarks.len() < REMARKS_MAX {
+            self.remarks.push(text);
+        } else {
+            self.more_remarks += 1;
+        }
+    }
+
+    pub(super) fn finishing(&mut self) {
+        self.phase = Phase::Finishing;
+    }
+
+    pub(super) fn cleaned(&mut self, index: usize, outcome: Outcome) {
+        self.steps[index].outcome = Some(outcome);
+    }
+
+    /// True when nothing is left to clean up.
+    pub(super) fn finished(&mut self) -> bool {
+        if self.steps.iter().all(Step::is_clean) {
+            self.phase = Phase::Finished;
+        }
+        self.phase == Phase::Finished
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn path_of(dir: &Path, id: SessionId) -> PathBuf {
+    dir.join(format!("{id}.json"))
+}
+
+/// Puts the file in place of the one before. With `durable` it is on the disk when this returns.
+pub(super) fn write(dir: &Path, file: &ChainFile, durable: bool) -> Result<(), StateError> {
+    let path = path_of(dir, file.session());
+    let refuse = |source| StateError::Write { path: path.clone(), source };
+    let text = serde_json::to_vec(file).map_err(StateError::Unwritable)?;
+    let fresh = path.with_extension("new");
+    let mut out = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&fresh)
+        .map_err(refuse)?;
+    out.write_all(&text).map_err(refuse)?;
+    if durable {
+        out.sync_all().map_err(refuse)?;
+    }
+    std::fs::rename(&fresh, &path).map_err(refuse)?;
+    if durable {
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(refuse)?;
+    }
+    Ok(())
+}
+
+pub(super) fn remove(dir: &Path, id: SessionId) -> io::Result<()> {
+    match std::fs::remove_file(path_of(dir, id)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Every chain below `dir`, which is made if it is not there. A file that is not a chain's is left alone and told.
+pub(super) fn load_all(dir: &Path) -> Result<HashMap<SessionId, ChainFile>, ChainError> {
+    let refuse = |source| ChainError::Read { path: dir.to_owned(), source };
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(dir).map_err(refuse)?;
+    let mut files = HashMap::new();
+    for entry in std::fs::read_dir(dir).map_err(refuse)? {
+        let path = entry.map_err(refuse)?.path();
+        match path.extension().and_then(|ext| ext.to_str()) {
+            Some("json") => {}
+            Some("new") => {
+                // Written by a host that died before the rename: what it says did not happen yet.
+                let _ = std::fs::remove_file(&path);
+                continue;
+            }
+            _ => continue,
+        }
+        match read(&path) {
+            Ok(file) if file.version == VERSION => {
+                files.insert(file.session(), file);
+            }
+            Ok(file) => {
+                tracing::error!(path = %path.display(), version = file.version, "a chain of another version");
+            }
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "a chain that cannot be read")
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn read(path: &Path) -> io::Result<ChainFile> {
+    let mut text = Vec::new();
+    File::open(path)?.take(FILE_MAX).read_to_end(&mut text)?;
+    serde_json::from_slice(&text).map_err(io::Error::other)
+}
