@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
+pub mod git;
 pub mod spec;
 #[cfg(test)]
 pub(crate) mod testing;

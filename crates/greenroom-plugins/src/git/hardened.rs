@@ -1,0 +1,220 @@
+//! With which environment and settings git runs on a tree that somebody else could write.
+//!
+//! Three things could make git run a program of theirs: a pointer (`.git`, `commondir`) that leads to a configuration of theirs, a
+//! setting in the repository's own configuration, and a hook. So git gets explicit paths and never discovers any; every setting that names a
+//! program is overridden; the drivers whose names only the configuration knows (filters, hooks) are listed first and
+//! switched off one by one. Nothing is inherited from our environment but PATH.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::command::{Limits, Said, run};
+use super::error::{GitError, text_of};
+
+/// One command on one repository. A checkout of a large tree takes a while; a stuck one must not hold a session's end.
+pub(super) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Half a million paths of a hundred bytes, and some.
+pub(super) const MAX_OUTPUT: usize = 64 << 20;
+
+/// Settings that name a program, or that would let a tree hide a change from us.
+const SETTINGS: &[(&str, &str)] = &[
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.untrackedCache", "false"),
+    ("core.pager", "cat"),
+    ("core.editor", "false"),
+    ("core.askPass", "false"),
+    ("core.sshCommand", "false"),
+    ("core.alternateRefsCommand", "false"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.trustctime", "true"),
+    ("core.checkStat", "default"),
+    ("core.ignoreStat", "false"),
+    // A forged graph could hide a commit; the walks we ask for are short.
+    ("core.commitGraph", "false"),
+    ("core.quotePath", "true"),
+    ("credential.helper", ""),
+    ("diff.external", ""),
+    ("diff.ignoreSubmodules", "none"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("protocol.allow", "never"),
+    ("protocol.ext.allow", "never"),
+    ("submodule.recurse", "false"),
+    ("status.showStash", "false"),
+    ("status.branch", "false"),
+    ("status.submoduleSummary", "false"),
+    ("gpg.program", "false"),
+    ("commit.gpgSign", "false"),
+    ("log.showSignature", "false"),
+    ("advice.statusHints", "false"),
+];
+
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("HOME", "/nonexistent"),
+    ("LC_ALL", "C"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_GRAFT_FILE", "/dev/null"),
+    ("GIT_ALLOW_PROTOCOL", "none"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_LITERAL_PATHSPECS", "1"),
+    ("GIT_ADVICE", "0"),
+    ("GIT_AUTHOR_NAME", "greenroom"),
+    ("GIT_AUTHOR_EMAIL", "greenroom@localhost"),
+    ("GIT_COMMITTER_NAME", "greenroom"),
+    ("GIT_COMMITTER_EMAIL", "greenroom@localhost"),
+];
+
+/// The absolute path of git, looked up in the absolute entries of PATH only.
+pub fn find_git() -> Result<PathBuf, GitError> {
+    let path = env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+    env::split_paths(&path)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join("git"))
+        .find(|file| {
+            file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+        })
+        .ok_or(GitError::Missing)
+}
+
+/// The user's own file of patterns to ignore, which applies to every repository of theirs. Patterns run nothing.
+pub fn user_excludes() -> Option<PathBuf> {
+    let home = env::var_os("HOME").map(PathBuf::from)?;
+    let mut command = Command::new(find_git().ok()?);
+    command.env_clear().env("HOME", &home).env("GIT_CONFIG_NOSYSTEM", "1").current_dir("/");
+    if let Some(xdg) = env::var_os("XDG_CONFIG_HOME") {
+        command.env("XDG_CONFIG_HOME", xdg);
+    }
+    command.args(["config", "--global", "--type=path", "--get", "core.excludesFile"]);
+    let limits = Limits { deadline: Duration::from_secs(10), max_output: 1 << 16, keep_tail: false };
+    let said = run(&mut command, b"", limits).ok()?;
+    let named = String::from_utf8(said.out).ok()?;
+    let named = named.trim_end_matches('\n');
+    let file = if said.status.success() && !named.is_empty() {
+        PathBuf::from(named)
+    } else {
+        let config = env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty());
+        config.map_or_else(|| home.join(".config"), PathBuf::from).join("git/ignore")
+    };
+    file.is_file().then_some(file)
+}
+
+/// Git with nothing of ours in its environment and every program setting switched off.
+#[derive(Clone, Debug)]
+pub(super) struct Hardened {
+    git: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    settings: Vec<(OsString, OsString)>,
+    cwd: PathBuf,
+}
+
+impl Hardened {
+    pub fn new(git: PathBuf, cwd: &Path) -> Hardened {
+        let path = git.parent().unwrap_or(Path::new("/usr/bin")).as_os_str().to_owned();
+        let mut search = path;
+        search.push(":/usr/local/bin:/usr/bin:/bin");
+        let mut environment: Vec<(OsString, OsString)> =
+            ENVIRONMENT.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        environment.push(("PATH".into(), search));
+        let settings = SETTINGS.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Hardened { git, environment, settings, cwd: cwd.to_owned() }
+    }
+
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Hardened {
+        self.environment.retain(|(set, _)| set != name);
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    pub fn without_env(mut self, name: &str) -> Hardened {
+        self.environment.retain(|(set, _)| set != name);
+        self
+    }
+
+    pub fn set(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Hardened {
+        self.settings.push((key.into(), value.into()));
+        self
+    }
+
+    /// Switches off the drivers that the repository's configuration defines. Their names are only known there.
+    pub fn without_drivers(self, names: &[String]) -> Hardened {
+        let mut this = self;
+        for name in names {
+            let Some((key, _)) = name.rsplit_once('.') else { continue };
+            if key.starts_with("filter.") {
+                for part in ["clean", "smudge", "process"] {
+                    this = this.set(format!("{key}.{part}"), "");
+                }
+                this = this.set(format!("{key}.required"), "false");
+            } else if key.starts_with("hook.") {
+                this = this.set(format!("{key}.enabled"), "false");
+            } else if key.starts_with("diff.") {
+                this = this.set(format!("{key}.command"), "").set(format!("{key}.textconv"), "");
+            } else if key.starts_with("merge.") {
+                this = this.set(format!("{key}.driver"), "false");
+            }
+        }
+        this
+    }
+
+    /// Runs it whatever it answers; only what keeps us from hearing the answer is an error.
+    pub fn ask(&self, args: &[OsString], input: &[u8]) -> Result<Said, GitError> {
+        let verb = verb(args);
+        let mut command = Command::new(&self.git);
+        command.env_clear().current_dir(&self.cwd).args(["--no-pager"]).args(args);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        // By environment and not by `-c`: a driver's name may contain anything.
+        command.env("GIT_CONFIG_COUNT", self.settings.len().to_string());
+        for (at, (key, value)) in self.settings.iter().enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{at}"), key);
+            command.env(format!("GIT_CONFIG_VALUE_{at}"), value);
+        }
+        let limits = Limits { deadline: DEADLINE, max_output: MAX_OUTPUT, keep_tail: false };
+        run(&mut command, input, limits).map_err(|source| match source {
+            super::command::CommandError::TooSlow(after) => GitError::TooSlow { verb, after },
+            super::command::CommandError::TooMuch(cap) => GitError::TooMuch { verb, cap },
+            super::command::CommandError::Start(error)
+                if error.kind() == std::io::ErrorKind::NotFound && !self.git.exists() =>
+            {
+                GitError::Missing
+            }
+            source => GitError::Run { verb, source },
+        })
+    }
+
+    /// Runs it and wants success.
+    pub fn tell(&self, args: &[OsString], input: &[u8], place: &Path) -> Result<Vec<u8>, GitError> {
+        let said = self.ask(args, input)?;
+        if said.status.success() {
+            return Ok(said.out);
+        }
+        Err(GitError::failed(&verb(args), said.status.to_string(), &said.err, place))
+    }
+
+    /// Runs it and wants success without a word of warning: what git could not look at counts as not looked at.
+    pub fn check(&self, args: &[OsString], input: &[u8], place: &Path) -> Result<Vec<u8>, GitError> {
+        let said = self.ask(args, input)?;
+        if !said.status.success() {
+            return Err(GitError::failed(&verb(args), said.status.to_string(), &said.err, place));
+        }
+        if !said.err.is_empty() {
+            return Err(GitError::Warned { verb: verb(args), said: text_of(&said.err) });
+        }
+        Ok(said.out)
+    }
+}
+
+fn verb(args: &[OsString]) -> String {
+    args.first().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default()
+}
