@@ -7,7 +7,10 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
+pub mod env;
 pub mod git;
+pub mod scratchpad;
 pub mod spec;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod timeout;

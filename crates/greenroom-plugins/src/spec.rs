@@ -67,6 +67,9 @@ pub mod order {
     pub const TIMEOUT: u16 = 950;
 }
 
+/// Shorter values are too common to be hidden.
+const REDACTION_MIN_BYTES: usize = 6;
+
 /// A session to be. What the engine needs is in `base`; the rest is for the plugins.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
@@ -104,6 +107,8 @@ pub struct Ask {
     pub sandbox: Option<SandboxAsk>,
     /// Variables as the caller wrote them: `K=V`, `K=secret:NAME`, `K=file:PATH`.
     pub env: BTreeMap<String, Secret>,
+    /// How long it may live, and how long without output.
+    pub limits: Limits,
     /// The run this session is a worker of; its workers share a scratchpad.
     pub run: Option<String>,
     /// Other plugins by name.
@@ -179,6 +184,13 @@ impl SessionSpec {
         self.notes.push(text.into());
     }
 
+    /// Values that must not appear in anything that leaves the session, for whoever filters that. Short ones are left
+    /// out: hiding every `1` would hide nothing and spoil everything.
+    pub fn redactions(&self) -> Vec<Secret> {
+        let long = |secret: &&Secret| secret.0.len() >= REDACTION_MIN_BYTES;
+        self.secrets.values().filter(long).cloned().collect()
+    }
+
     /// What the engine starts: wrappers before the program, secrets in the environment.
     pub fn into_engine(self) -> greenroom_engine::SessionSpec {
         let mut base = self.base;
@@ -215,6 +227,12 @@ impl fmt::Debug for Secret {
 pub struct PluginState {
     value: Value,
     keeper: Option<Arc<dyn KeepState>>,
+}
+
+impl fmt::Debug for PluginState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PluginState").field("value", &self.value).finish_non_exhaustive()
+    }
 }
 
 /// Writes a plugin's notes down so that they survive the host's death.

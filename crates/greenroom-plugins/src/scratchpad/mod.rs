@@ -1,0 +1,247 @@
+//! The session plugin `scratchpad`: a directory that several sessions share.
+//!
+//! It lies in the state directory, outside of every worktree; each session finds it as `scratchpad/` in its directory
+//! and in `GREENROOM_SCRATCHPAD`. A named one belongs to all who say the name, that of a run to its workers, any other
+//! to one session. Who uses it is written beside it, one file per session; the last one removes it if it is empty, and
+//! keeps it if it is not: what workers found out is work. Git in the session does not see the link (`excludes`).
+//!
+//! Deliberately absent: locking between writers, and any look into the files.
+
+mod excludes;
+mod size;
+mod uses;
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use greenroom_engine::SessionId;
+use serde::{Deserialize, Serialize};
+
+pub use size::{Size, measure};
+
+use crate::spec::{
+    Cleanup, CleanupError, PluginState, Refusal, SessionEnd, SessionPlugin, SessionSpec,
+    Surroundings, Wait, order,
+};
+use uses::{Use, Uses};
+
+/// What each session's directory shows.
+pub const LINK: &str = "scratchpad";
+
+/// A name is a file name and is told in lists.
+const NAME_MAX: usize = 64;
+
+/// The variable in each session.
+pub const VARIABLE: &str = "GREENROOM_SCRATCHPAD";
+
+pub struct Scratchpad {
+    dir: PathBuf,
+    excludes: PathBuf,
+    /// Held while links and uses are looked at and changed together.
+    turn: Arc<Mutex<()>>,
+}
+
+/// What the plugin noted of one session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Notes {
+    name: String,
+    dir: PathBuf,
+    link: PathBuf,
+    /// Ours alone, for git in this session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    excludes: Option<PathBuf>,
+}
+
+impl Scratchpad {
+    pub fn new(surroundings: &Surroundings) -> Scratchpad {
+        Scratchpad {
+            dir: surroundings.state_dir("scratchpads"),
+            excludes: surroundings.state_dir("excludes"),
+            turn: Arc::default(),
+        }
+    }
+
+    fn plan(&self, spec: &SessionSpec) -> Result<Notes, Refusal> {
+        let named = spec.ask.scratchpad.as_ref().and_then(|ask| ask.name.clone());
+        let name = match (named, &spec.ask.run) {
+            (Some(name), _) => checked(name)?,
+            (None, Some(run)) => format!("run-{run}"),
+            (None, None) => format!("session-{}", spec.id),
+        };
+        let dir = self.dir.join(&name);
+        let link = spec.base.cwd.join(LINK);
+        match std::fs::symlink_metadata(&link) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(_) if std::fs::read_link(&link).is_ok_and(|to| to == dir) => {}
+            Ok(_) => {
+                return Err(Refusal::new(format!(
+                    "cannot show the scratchpad as {}: something else is there",
+                    link.display()
+                ))
+                .hint(
+                    "move it away, or start in another directory, for instance with --worktree",
+                ));
+            }
+            Err(error) => {
+                return Err(Refusal::new(format!("cannot look at {}: {error}", link.display())));
+            }
+        }
+        let excludes = excludes::needed(spec).then(|| self.excludes.join(spec.id.to_string()));
+        Ok(Notes { name, dir, link, excludes })
+    }
+
+    fn show(&self, notes: &Notes, spec: &mut SessionSpec) {
+        spec.set_env(VARIABLE, notes.dir.clone());
+        spec.writable.push(notes.dir.clone());
+    }
+}
+
+/// Makes everything that was noted. Blocks.
+fn make(notes: &Notes, turn: &Mutex<()>, id: SessionId, cwd: &Path) -> Result<(), Refusal> {
+    let _turn = turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let refuse = |what: &str, path: &Path, error: io::Error| {
+        Refusal::new(format!("cannot make {what} {}: {error}", path.display()))
+            .hint("check the space and rights there")
+    };
+    Uses::of(&notes.dir)
+        .add(id, &Use { link: notes.link.clone() })
+        .map_err(|error| refuse("a note beside", &notes.dir, error))?;
+    private_dir(&notes.dir).map_err(|error| refuse("the scratchpad", &notes.dir, error))?;
+    if std::fs::symlink_metadata(&notes.link).is_err() {
+        symlink(&notes.dir, &notes.link).map_err(|error| refuse("the link", &notes.link, error))?;
+    }
+    if let Some(file) = &notes.excludes {
+        excludes::write(file, cwd).map_err(|error| refuse("the list", file, error))?;
+    }
+    Ok(())
+}
+
+fn private_dir(dir: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Takes back what was noted, as far as nobody else uses it. Blocks.
+fn take_back(notes: &Notes, turn: &Mutex<()>, id: SessionId) -> Result<Cleanup, CleanupError> {
+    let _turn = turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let refuse = |what: &str, path: &Path, error: io::Error| {
+        CleanupError::new(format!("cannot {what} {}: {error}", path.display()))
+    };
+    if let Some(file) = &notes.excludes {
+        gone(std::fs::remove_file(file)).map_err(|error| refuse("remove", file, error))?;
+    }
+    let uses = Uses::of(&notes.dir);
+    uses.remove(id).map_err(|error| refuse("remove the note beside", &notes.dir, error))?;
+    let others = uses.all().map_err(|error| refuse("read the notes beside", &notes.dir, error))?;
+    let shown_by_others = others.iter().any(|(_, other)| other.link == notes.link);
+    // Only if it is still ours: the session could have put anything there.
+    if !shown_by_others && std::fs::read_link(&notes.link).is_ok_and(|to| to == notes.dir) {
+        gone(std::fs::remove_file(&notes.link))
+            .map_err(|error| refuse("remove the link", &notes.link, error))?;
+    }
+    if !others.is_empty() {
+        return Ok(Cleanup::Nothing);
+    }
+    match std::fs::remove_dir(&notes.dir) {
+        Ok(()) => {
+            uses.forget();
+            Ok(Cleanup::Removed { what: format!("the empty scratchpad {}", notes.name) })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            uses.forget();
+            Ok(Cleanup::Nothing)
+        }
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            uses.forget();
+            let what = format!("scratchpad {}", notes.dir.display());
+            Ok(Cleanup::Kept { what, why: format!("it holds {}", measure(&notes.dir)) })
+        }
+        Err(error) => Err(refuse("remove", &notes.dir, error)),
+    }
+}
+
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn checked(name: String) -> Result<String, Refusal> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let good = (1..=NAME_MAX).contains(&name.len())
+        && name.bytes().all(plain)
+        && name.as_bytes()[0].is_ascii_alphanumeric();
+    let reserved = ["run-", "session-"].iter().any(|word| name.starts_with(word));
+    match good && !reserved {
+        true => Ok(name),
+        false => Err(Refusal::new(format!("cannot name a scratchpad {name:?}")).hint(
+            "1 to 64 letters, digits and . _ - make a name; run- and session- are kept for runs and sessions",
+        )),
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
+}
+
+impl SessionPlugin for Scratchpad {
+    fn name(&self) -> &str {
+        "scratchpad"
+    }
+
+    fn order(&self) -> u16 {
+        order::SCRATCHPAD
+    }
+
+    fn wanted(&self, spec: &SessionSpec) -> bool {
+        spec.ask.scratchpad.is_some()
+    }
+
+    fn before_session<'a>(
+        &'a self,
+        spec: &'a mut SessionSpec,
+        state: &'a mut PluginState,
+    ) -> Wait<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            let notes = self.plan(spec)?;
+            state.record(&notes)?;
+            let (turn, id) = (self.turn.clone(), spec.id);
+            let (theirs, cwd) = (notes.clone(), spec.base.cwd.clone());
+            blocking(move || make(&theirs, &turn, id, &cwd))
+                .await
+                .map_err(|error| Refusal::new(format!("cannot make the scratchpad: {error}")))??;
+            excludes::apply(spec, notes.excludes.as_deref()).map_err(|error| {
+                Refusal::new(format!("cannot hide the scratchpad from git: {error}"))
+            })?;
+            self.show(&notes, spec);
+            Ok(())
+        })
+    }
+
+    fn after_session<'a>(
+        &'a self,
+        end: &'a SessionEnd,
+        state: &'a PluginState,
+    ) -> Wait<'a, Result<Cleanup, CleanupError>> {
+        Box::pin(async move {
+            let Some(notes) = state.read::<Notes>()? else { return Ok(Cleanup::Nothing) };
+            let (turn, id) = (self.turn.clone(), end.id);
+            blocking(move || take_back(&notes, &turn, id))
+                .await
+                .map_err(|error| CleanupError::new(format!("cannot clean up: {error}")))?
+        })
+    }
+
+    fn dry_run<'a>(&'a self, spec: &'a mut SessionSpec) -> Wait<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            let notes = self.plan(spec)?;
+            self.show(&notes, spec);
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
