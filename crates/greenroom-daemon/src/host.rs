@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use greenroom_engine::Engine;
 use greenroom_keeper::KeeperHello;
+use tokio::sync::Notify;
 
 use crate::attach::Viewers;
 use crate::config::Config;
@@ -38,6 +39,8 @@ pub struct Counters {
     requests: AtomicU64,
     connections: AtomicU64,
     refused: AtomicU64,
+    /// The last connection ended.
+    alone: Notify,
 }
 
 impl Counters {
@@ -51,6 +54,17 @@ impl Counters {
 
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Until there is no connection.
+    pub async fn alone(&self) {
+        loop {
+            let alone = self.alone.notified();
+            if self.connections() == 0 {
+                return;
+            }
+            alone.await;
+        }
     }
 
     pub fn refused(&self) -> u64 {
@@ -72,6 +86,9 @@ pub struct Connected(Arc<Host>);
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.0.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        let counters = &self.0.counters;
+        if counters.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            counters.alone.notify_waiters();
+        }
     }
 }

@@ -44,6 +44,9 @@ const WORKERS_MAX: usize = 8;
 /// The last writes before the exit may take this long.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Connections end by themselves once the door is closed; longer than they wait for answers.
+const LAST_CONNECTIONS: Duration = Duration::from_millis(300);
+
 /// What `greenroom daemon` is told; the rest is in the environment and in two descriptors.
 #[derive(Clone, Debug, Default)]
 pub struct DaemonOptions {
@@ -254,6 +257,8 @@ async fn farewell(host: &Arc<Host>) -> ExitCode {
     if tokio::time::timeout(FAREWELL, last_writes).await.is_err() {
         tracing::warn!("the last writes took too long; the rings keep what is missing");
     }
+    // Whoever waits for an answer to something begun, such as an upgrade, shall have it.
+    let _ = tokio::time::timeout(LAST_CONNECTIONS, host.counters.alone()).await;
     let code = match ending {
         Ending::Shutdown { .. } | Ending::Orphaned => EXIT_SHUTDOWN,
         Ending::Upgrade => EXIT_UPGRADE,

@@ -65,6 +65,9 @@ async fn run(args: &Args) -> Result<()> {
         _ = stop.recv() => Err(anyhow::anyhow!("told to stop")),
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("told to stop")),
     };
+    if outcome.is_err() {
+        host.last_words();
+    }
     host.stop().await;
     outcome
 }
@@ -210,6 +213,15 @@ impl Host {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// What the host logged last: its home goes with this program.
+    fn last_words(&self) {
+        let logged = command(&self.bin, &self.home).args(["logs", "--lines", "40"]).output();
+        say(&logged.map_or_else(
+            |error| format!("no logs: {error}"),
+            |logged| String::from_utf8_lossy(&logged.stdout).into_owned(),
+        ));
     }
 
     async fn stop(&self) {
