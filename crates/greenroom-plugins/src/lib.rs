@@ -14,3 +14,4 @@ pub mod spec;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timeout;
+pub mod worktree;

@@ -53,7 +53,12 @@ impl GitError {
     }
 
     /// Puts the causes users can act on apart from the rest.
-    pub(super) fn failed(verb: &str, status: String, said: &[u8], place: &std::path::Path) -> GitError {
+    pub(super) fn failed(
+        verb: &str,
+        status: String,
+        said: &[u8],
+        place: &std::path::Path,
+    ) -> GitError {
         let said = text_of(said);
         if said.contains("No space left on device") || said.contains("Disk quota exceeded") {
             GitError::DiskFull { said }

@@ -78,12 +78,14 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 
 /// The absolute path of git, looked up in the absolute entries of PATH only.
 pub fn find_git() -> Result<PathBuf, GitError> {
-    let path = env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+    let path =
+        env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
     env::split_paths(&path)
         .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join("git"))
         .find(|file| {
-            file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+            file.metadata()
+                .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
         })
         .ok_or(GitError::Missing)
 }
@@ -97,7 +99,8 @@ pub fn user_excludes() -> Option<PathBuf> {
         command.env("XDG_CONFIG_HOME", xdg);
     }
     command.args(["config", "--global", "--type=path", "--get", "core.excludesFile"]);
-    let limits = Limits { deadline: Duration::from_secs(10), max_output: 1 << 16, keep_tail: false };
+    let limits =
+        Limits { deadline: Duration::from_secs(10), max_output: 1 << 16, keep_tail: false };
     let said = run(&mut command, b"", limits).ok()?;
     let named = String::from_utf8(said.out).ok()?;
     let named = named.trim_end_matches('\n');
@@ -203,7 +206,12 @@ impl Hardened {
     }
 
     /// Runs it and wants success without a word of warning: what git could not look at counts as not looked at.
-    pub fn check(&self, args: &[OsString], input: &[u8], place: &Path) -> Result<Vec<u8>, GitError> {
+    pub fn check(
+        &self,
+        args: &[OsString],
+        input: &[u8],
+        place: &Path,
+    ) -> Result<Vec<u8>, GitError> {
         let said = self.ask(args, input)?;
         if !said.status.success() {
             return Err(GitError::failed(&verb(args), said.status.to_string(), &said.err, place));

@@ -173,6 +173,14 @@ impl Repo {
         Repo::with(git, common_dir)
     }
 
+    /// One checkout whose directory is gone.
+    pub fn open_admin(common_dir: &Path, git_dir: &Path) -> Result<Repo, GitError> {
+        let git = Hardened::new(find_git()?, common_dir)
+            .env("GIT_DIR", git_dir)
+            .env("GIT_COMMON_DIR", common_dir);
+        Repo::with(git, common_dir)
+    }
+
     fn with(git: Hardened, common_dir: &Path) -> Result<Repo, GitError> {
         let args = words(&["config", "-z", "--name-only", "--get-regexp"]);
         let args = [args, vec![r"^(filter|hook|diff|merge|branch)\..*\..*".into()]].concat();
@@ -328,6 +336,13 @@ impl Repo {
         zeros(&out).map(|line| change(line).ok_or_else(|| answer("status", line))).collect()
     }
 
+    /// Paths whose staged content is not the last commit's.
+    pub fn staged(&self) -> Result<Vec<Vec<u8>>, GitError> {
+        let args = ["diff-index", "--cached", "--no-ext-diff", "--name-only", "-z", "HEAD"];
+        let out = self.git.check(&words(&args), b"", &self.common_dir)?;
+        Ok(zeros(&out).map(<[u8]>::to_vec).collect())
+    }
+
     /// Which of these paths (relative to the top) are ignored.
     pub fn ignored(&self, paths: &[Vec<u8>]) -> Result<HashSet<Vec<u8>>, GitError> {
         if paths.is_empty() {
@@ -381,11 +396,21 @@ impl Repo {
         if kinds.len() != oids.len() {
             return Err(answer("cat-file", b"too few"));
         }
-        Ok(oids.iter().zip(kinds).filter(|(_, k)| *k != b"commit").map(|(o, _)| o.clone()).collect())
+        Ok(oids
+            .iter()
+            .zip(kinds)
+            .filter(|(_, k)| *k != b"commit")
+            .map(|(o, _)| o.clone())
+            .collect())
     }
 
     /// Commits that can be reached from `from` and not from `anchors`, at most `max`.
-    pub fn only_from(&self, from: &[Oid], anchors: &[Oid], max: usize) -> Result<Vec<Oid>, GitError> {
+    pub fn only_from(
+        &self,
+        from: &[Oid],
+        anchors: &[Oid],
+        max: usize,
+    ) -> Result<Vec<Oid>, GitError> {
         let mut input: String = from.iter().map(|oid| format!("{oid}\n")).collect();
         input.extend(anchors.iter().map(|oid| format!("^{oid}\n")));
         let args = words(&["rev-list", &format!("--max-count={max}"), "--stdin"]);

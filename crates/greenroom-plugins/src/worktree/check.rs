@@ -1,0 +1,303 @@
+//! Whether a worktree can be removed without anything becoming unreachable.
+//!
+//! In: a record. Out: [`Verdict::Clean`] with exactly what may go, or every reason to keep it. A question that gets no answer is a reason.
+//! What counts as work: any file that is not as its last commit has it, untracked and ignored ones too, unless we put it
+//! there or it lies in an ignored directory of build products; any commit that only this worktree, its branch or their logs
+//! lead to; a stash made here; anything git was in the middle of; a submodule that was touched.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::error::WorktreeError;
+use super::history;
+use super::pointers;
+use super::record::{Ours, Phase, Record};
+use super::snapshot::{self, Snapshot};
+use crate::git::{IndexEntry, Oid, Repo};
+
+/// Names shown of each kind; the rest is counted.
+const SHOWN: usize = 4;
+
+pub enum Verdict {
+    Clean(Removal),
+    Keep(Vec<String>),
+}
+
+/// What a removal may take.
+pub struct Removal {
+    /// `None` if the directory is gone already.
+    pub tree: Option<Snapshot>,
+    /// The worktree's data in the repository, if it is there.
+    pub admin_dir: Option<PathBuf>,
+    /// The branch's tip, if it is ours to delete.
+    pub tip: Option<Oid>,
+}
+
+/// Files that git was in the middle of something with, and what that is.
+const UNFINISHED: &[(&str, &str)] = &[
+    ("rebase-merge", "a rebase is in progress"),
+    ("rebase-apply", "a rebase is in progress"),
+    ("MERGE_HEAD", "a merge is in progress"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick is in progress"),
+    ("REVERT_HEAD", "a revert is in progress"),
+    ("sequencer", "a sequence of commits is in progress"),
+    ("BISECT_LOG", "a bisect is in progress"),
+    ("BISECT_START", "a bisect is in progress"),
+    ("locked", "it is locked (git worktree lock)"),
+    ("index.lock", "a git command was interrupted (index.lock)"),
+    ("HEAD.lock", "a git command was interrupted (HEAD.lock)"),
+    ("modules", "a submodule was initialised in it"),
+];
+
+pub fn check(record: &Record, disposable: &[String]) -> Verdict {
+    match examine(record, disposable) {
+        Ok((reasons, removal)) if reasons.is_empty() => Verdict::Clean(removal),
+        Ok((reasons, _)) => Verdict::Keep(reasons),
+        Err(error) => Verdict::Keep(vec![format!("it cannot be checked: {error}")]),
+    }
+}
+
+type Findings = (Vec<String>, Removal);
+
+fn examine(record: &Record, disposable: &[String]) -> Result<Findings, WorktreeError> {
+    if !record.common_dir.is_dir() {
+        return Ok(without_repository(record));
+    }
+    let tree_exists = fs::symlink_metadata(&record.path).is_ok();
+    let admin_dir = pointers::admin_dir(record)?;
+    let mut reasons = pointers::differences(record, admin_dir.as_deref(), tree_exists);
+    if !reasons.is_empty() {
+        // Whoever changed a pointer wanted git to look elsewhere: it is not even asked.
+        return Ok((reasons, nothing()));
+    }
+    let Some(admin_dir) = admin_dir else {
+        if tree_exists {
+            return Ok((vec!["the repository has forgotten it".into()], nothing()));
+        }
+        let repo = Repo::open(&record.common_dir)?;
+        let (more, tip) = history::examine(&repo, record, None)?;
+        return Ok((more, Removal { tree: None, admin_dir: None, tip }));
+    };
+    let unfinished = UNFINISHED.iter().filter(|(name, _)| there(&admin_dir.join(name)));
+    reasons.extend(unfinished.map(|(_, reason)| (*reason).to_owned()));
+    reasons.dedup();
+    if !reasons.is_empty() {
+        return Ok((reasons, nothing()));
+    }
+    let (tree, repo) = if tree_exists {
+        let repo = Repo::open_tree(&record.common_dir, &admin_dir, &record.path)?;
+        let (more, tree) = files(&repo, record, disposable)?;
+        reasons.extend(more);
+        (Some(tree), repo)
+    } else {
+        let repo = Repo::open_admin(&record.common_dir, &admin_dir)?;
+        if record.phase != Phase::Creating && !repo.staged()?.is_empty() {
+            reasons.push("its directory is gone, and it has staged changes".into());
+        }
+        (None, repo)
+    };
+    let (more, tip) = history::examine(&repo, record, Some(&admin_dir))?;
+    reasons.extend(more);
+    Ok((reasons, Removal { tree, admin_dir: Some(admin_dir), tip }))
+}
+
+fn nothing() -> Removal {
+    Removal { tree: None, admin_dir: None, tip: None }
+}
+
+fn without_repository(record: &Record) -> Findings {
+    if there(&record.path) {
+        (vec![format!("its repository {} is gone", record.common_dir.display())], nothing())
+    } else {
+        (Vec::new(), nothing())
+    }
+}
+
+pub(super) fn there(path: &Path) -> bool {
+    // An error other than "not found" means that something is there.
+    !matches!(fs::symlink_metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Every file of the tree, and what about them speaks against removal.
+fn files(
+    repo: &Repo,
+    record: &Record,
+    disposable: &[String],
+) -> Result<(Vec<String>, Snapshot), WorktreeError> {
+    let mut reasons = Vec::new();
+    let index = repo.index()?;
+    // Before git looks: what changes after is not what it saw, and the removal will notice.
+    let tree = look(record, disposable, &index)?;
+    reasons.extend(tracked(repo, record, &index)?);
+    let foreign = foreign(repo, record, &tree, &index)?;
+    reasons.extend(some_of("untracked", &foreign.untracked));
+    reasons.extend(some_of("ignored but not rebuilt from anything", &foreign.ignored));
+    reasons.extend(some_of("changed since it was copied in", &foreign.changed));
+    reasons.extend(some_of("a repository inside", &foreign.repositories));
+    reasons.extend(some_of("mounted", &tree.mounts));
+    Ok((reasons, tree))
+}
+
+fn look(
+    record: &Record,
+    disposable: &[String],
+    index: &[IndexEntry],
+) -> Result<Snapshot, WorktreeError> {
+    let shared: HashSet<&[u8]> = record
+        .ours
+        .iter()
+        .filter(|ours| matches!(ours, Ours::Dir { .. }))
+        .map(|ours| ours.path().as_bytes())
+        .collect();
+    let with_tracked: HashSet<&[u8]> =
+        index.iter().flat_map(|entry| ancestors(&entry.path)).collect();
+    let is_heap = |path: &[u8], tagged: bool| {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let known = disposable.iter().any(|one| one.as_bytes() == name || one.as_bytes() == path);
+        (known || tagged || shared.contains(path)) && !with_tracked.contains(path)
+    };
+    snapshot::take(&record.path, &is_heap)
+}
+
+/// The directories a path lies in.
+fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at])
+}
+
+/// What git says of the files it tracks, and what it was told not to look at.
+fn tracked(
+    repo: &Repo,
+    record: &Record,
+    index: &[IndexEntry],
+) -> Result<Vec<String>, WorktreeError> {
+    let partial = matches!(record.phase, Phase::Creating | Phase::Removing);
+    let mut modified = Vec::new();
+    for (letters, path) in repo.changes()? {
+        // A half-made or half-removed tree lacks files; that loses nothing, the commit has them.
+        if !(partial && letters == *b" D") {
+            modified.push(path);
+        }
+    }
+    let hidden = index.iter().filter(|entry| {
+        entry.assumed_unchanged || (entry.skipped && there(&record.path.join(os(&entry.path))))
+    });
+    let hidden: Vec<Vec<u8>> = hidden.map(|entry| entry.path.clone()).collect();
+    let submodules = index.iter().filter(|entry| {
+        let path = record.path.join(os(&entry.path));
+        entry.submodule
+            && there(&path)
+            && !fs::read_dir(&path).is_ok_and(|mut d| d.next().is_none())
+    });
+    let submodules: Vec<Vec<u8>> = submodules.map(|entry| entry.path.clone()).collect();
+    let mut reasons = Vec::new();
+    reasons.extend(some_of("modified", &modified));
+    reasons.extend(some_of("hidden from git by index flags", &hidden));
+    reasons.extend(some_of("submodule in use", &submodules));
+    Ok(reasons)
+}
+
+/// Files that git does not track.
+#[derive(Default)]
+pub(super) struct Foreign {
+    pub untracked: Vec<Vec<u8>>,
+    pub ignored: Vec<Vec<u8>>,
+    /// Ours once, but not what we put there.
+    pub changed: Vec<Vec<u8>>,
+    pub repositories: Vec<Vec<u8>>,
+}
+
+pub(super) fn foreign(
+    repo: &Repo,
+    record: &Record,
+    tree: &Snapshot,
+    index: &[IndexEntry],
+) -> Result<Foreign, WorktreeError> {
+    let tracked: HashSet<&[u8]> = index.iter().map(|entry| entry.path.as_slice()).collect();
+    let ours: HashMap<&[u8], &Ours> =
+        record.ours.iter().map(|ours| (ours.path().as_bytes(), ours)).collect();
+    let mut found = Foreign { repositories: tree.nested_git.clone(), ..Foreign::default() };
+    let mut to_hash: Vec<(&[u8], &Oid)> = Vec::new();
+    let mut rest: Vec<Vec<u8>> = Vec::new();
+    for (path, stamp) in &tree.files {
+        if tracked.contains(path.as_slice()) || path.as_slice() == b".git" {
+            continue;
+        }
+        match ours.get(path.as_slice()) {
+            Some(Ours::Link { target, .. })
+                if stamp.is_link() && leads_to(record, path, target) => {}
+            Some(Ours::File { content, .. }) if !stamp.is_link() => to_hash.push((path, content)),
+            Some(_) => found.changed.push(path.clone()),
+            None => rest.push(path.clone()),
+        }
+    }
+    let files: Vec<PathBuf> = to_hash.iter().map(|(path, _)| record.path.join(os(path))).collect();
+    for ((path, wanted), content) in to_hash.iter().zip(repo.hashes(&files)?) {
+        if **wanted != content {
+            found.changed.push(path.to_vec());
+        }
+    }
+    let is_ours = |path: &[u8]| matches!(ours.get(path), Some(Ours::Dir { .. }));
+    let heaps = tree.heaps.iter().filter(|(path, heap)| heap.files > 0 && !is_ours(path));
+    let asked: Vec<Vec<u8>> = heaps.map(|(path, _)| path.clone()).chain(rest.clone()).collect();
+    let ignored = repo.ignored(&asked)?;
+    let (with_git, plain): (Vec<_>, Vec<_>) = tree.heaps.iter().partition(|(_, heap)| heap.has_git);
+    found.repositories.extend(with_git.into_iter().map(|(path, _)| path.clone()));
+    for (path, heap) in plain {
+        let derived = is_ours(path) || ignored.contains(path) || heap.ignores_itself;
+        if heap.files > 0 && !derived {
+            found.untracked.push(path.clone());
+        }
+    }
+    let (hidden, plain): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|path| ignored.contains(path));
+    found.untracked.extend(plain);
+    found.ignored.extend(hidden);
+    Ok(found)
+}
+
+fn leads_to(record: &Record, path: &[u8], target: &str) -> bool {
+    fs::read_link(record.path.join(os(path))).is_ok_and(|found| found == Path::new(target))
+}
+
+/// A reason that names some paths and counts the rest.
+fn some_of(what: &str, paths: &[Vec<u8>]) -> Option<String> {
+    if paths.is_empty() {
+        return None;
+    }
+    let mut names: Vec<String> = paths.iter().map(|path| shown(path)).collect();
+    names.sort();
+    let more = names.len().saturating_sub(SHOWN);
+    names.truncate(SHOWN);
+    let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!("{what}: {}{tail}", names.join(", ")))
+}
+
+/// A path for people: without control characters, which a terminal would obey.
+fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+pub(super) fn os(path: &[u8]) -> &OsStr {
+    OsStr::from_bytes(path)
+}
+
+/// For setup commands: what is in the tree that is neither git's nor ours yet.
+pub(super) fn strangers(
+    record: &Record,
+    disposable: &[String],
+) -> Result<(Repo, Vec<(Vec<u8>, bool)>), WorktreeError> {
+    let admin_dir = record.admin_dir.as_deref().unwrap_or(&record.common_dir);
+    let repo = Repo::open_tree(&record.common_dir, admin_dir, &record.path)?;
+    let index = repo.index()?;
+    let tree = look(record, disposable, &index)?;
+    let found = foreign(&repo, record, &tree, &index)?;
+    let paths = found.untracked.into_iter().chain(found.ignored).chain(found.changed);
+    let paths = paths.filter_map(|path| {
+        let link = tree.files.get(&path)?.is_link();
+        Some((path, link))
+    });
+    Ok((repo, paths.collect()))
+}

@@ -1,0 +1,126 @@
+//! Why a worktree cannot be made, kept track of or removed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::git::GitError;
+use crate::git::command::CommandError;
+use crate::spec::{CleanupError, Refusal};
+
+#[derive(Debug, thiserror::Error)]
+pub enum WorktreeError {
+    #[error("`{slug}` cannot name a worktree: {why}")]
+    Slug { slug: String, why: &'static str },
+    #[error("the branch prefix `{prefix}` is not one git allows")]
+    Prefix { prefix: String },
+    #[error("cannot make a worktree: {0}")]
+    Git(#[source] GitError),
+    #[error("cannot make a worktree of {}: it has no commit yet", repo.display())]
+    NoCommit { repo: PathBuf },
+    #[error("cannot begin at `{base}`: {} has no such commit", repo.display())]
+    Base { base: String, repo: PathBuf, shallow: bool },
+    #[error("cannot make a worktree: the path {} is not UTF-8", path.display())]
+    NotUtf8 { path: PathBuf },
+    #[error("worktree `{slug}` is in use by session {session}")]
+    Live { slug: String, session: String },
+    #[error("branch `{branch}` exists and is not greenroom's")]
+    BranchTaken { branch: String, slug: String },
+    #[error("{} exists and is not a worktree greenroom made", path.display())]
+    PathTaken { path: PathBuf },
+    #[error("cannot resume worktree `{slug}`: {why}")]
+    NotResumable { slug: String, why: String, path: PathBuf },
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io { what: &'static str, path: PathBuf, source: io::Error },
+    #[error("the record {} is not readable: {source}", path.display())]
+    Record { path: PathBuf, source: serde_json::Error },
+    #[error("`.worktreeinclude` names more than {limit}")]
+    TooMuchIncluded { limit: String },
+    #[error("cannot share {dir} by {mode}: {why}")]
+    Share { dir: String, mode: &'static str, why: String },
+    #[error("the {which} command `{command}` {why}")]
+    Command { which: &'static str, command: String, why: String },
+    #[error("cannot run the {which} command `{command}`: {source}")]
+    CommandRun { which: &'static str, command: String, source: CommandError },
+    #[error("no ten free ports in a row between {from} and {to}")]
+    Ports { from: u16, to: u16 },
+    #[error("{} appeared or changed while its worktree was being removed", path.display())]
+    Moving { path: PathBuf },
+    /// Only where a test stops us.
+    #[error("stopped at {0}")]
+    Stopped(&'static str),
+}
+
+impl From<GitError> for WorktreeError {
+    fn from(error: GitError) -> WorktreeError {
+        WorktreeError::Git(error)
+    }
+}
+
+impl WorktreeError {
+    pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WorktreeError {
+        let path = path.to_owned();
+        move |source| WorktreeError::Io { what, path, source }
+    }
+
+    /// A command or a file that helps.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            WorktreeError::Slug { .. } => {
+                "use lower-case letters, digits and . _ / -, such as feat-auth".into()
+            }
+            WorktreeError::Prefix { .. } => {
+                "set worktree.prefix to something like greenroom/".into()
+            }
+            WorktreeError::Git(error) => return error.hint(),
+            WorktreeError::NoCommit { .. } => "git commit --allow-empty -m \"first commit\"".into(),
+            WorktreeError::Base { shallow: true, .. } => {
+                "the clone is shallow: git fetch --unshallow, or choose another --base".into()
+            }
+            WorktreeError::Base { .. } => "git branch --all lists what --base can be".into(),
+            WorktreeError::NotUtf8 { .. } => "move the repository to a path that is".into(),
+            WorktreeError::Live { session, .. } => {
+                format!("greenroom attach {session}, or choose another slug")
+            }
+            WorktreeError::BranchTaken { branch, slug } => format!(
+                "choose another slug, begin at it with --worktree {slug}-2 --base {branch}, \
+                 or rename it: git branch -m {branch} NEW"
+            ),
+            WorktreeError::PathTaken { path } => {
+                format!("choose another slug, or move {} away", path.display())
+            }
+            WorktreeError::NotResumable { path, .. } => {
+                format!("look at {} and choose another slug", path.display())
+            }
+            WorktreeError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                "free some space; greenroom worktree clean removes what is safe".into()
+            }
+            WorktreeError::Io { .. } => "check the space and rights of that path".into(),
+            WorktreeError::Record { path, .. } => format!("move {} away", path.display()),
+            WorktreeError::TooMuchIncluded { .. } => {
+                "name less in .worktreeinclude; share large directories instead".into()
+            }
+            WorktreeError::Share { dir, .. } => format!("set worktree.share.{dir} = \"none\""),
+            WorktreeError::Command { .. } | WorktreeError::CommandRun { .. } => {
+                "try the command in the repository, or change it in config.toml".into()
+            }
+            WorktreeError::Ports { .. } => "end a session, or set worktree.ports = false".into(),
+            WorktreeError::Moving { .. } | WorktreeError::Stopped(_) => return None,
+        })
+    }
+}
+
+impl From<WorktreeError> for Refusal {
+    fn from(error: WorktreeError) -> Refusal {
+        let refusal = Refusal::new(error.to_string());
+        match error.hint() {
+            Some(hint) => refusal.hint(hint),
+            None => refusal,
+        }
+    }
+}
+
+impl From<WorktreeError> for CleanupError {
+    fn from(error: WorktreeError) -> CleanupError {
+        CleanupError::new(error.to_string())
+    }
+}
