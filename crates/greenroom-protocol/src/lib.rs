@@ -3,7 +3,7 @@
 //! The map: [`frame`] cuts a byte stream into JSON texts, [`rpc`] reads and writes the JSON-RPC
 //! envelope, [`fault`] is the table of errors, [`api`] holds params and results of each method,
 //! [`methods`] is the one table that names them all, [`attach`] is the binary stream of an
-//! attached client, [`asciicast`] the recording format.
+//! attached client, [`asciicast`] the recording format, [`connector`] the file of a run.
 //!
 //! Deliberately absent: sockets, tasks, clocks, key names (the terminal crate parses those).
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@
 pub mod api;
 pub mod asciicast;
 pub mod attach;
+pub mod connector;
 pub mod fault;
 pub mod frame;
 pub mod methods;

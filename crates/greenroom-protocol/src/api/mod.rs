@@ -9,6 +9,7 @@ pub mod control;
 pub mod event;
 pub mod input;
 pub mod matcher;
+pub mod run;
 pub mod screen;
 pub mod server;
 pub mod session;

@@ -1,0 +1,225 @@
+//! JSON that remembers where each part stands.
+//!
+//! In: text. Out: a tree of [`Node`]s with byte offsets, or the first fault of syntax. The grammar is
+//! `serde_json`'s; a part's offset is that of the slice it was read from. Each level reads its parts
+//! again, which the cap on depth makes harmless.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::DEPTH_MAX;
+use super::position::At;
+
+#[derive(Debug)]
+pub(super) struct Node<'a> {
+    pub at: usize,
+    pub kind: Kind<'a>,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind<'a> {
+    /// `null`, a truth value, a number or a text.
+    Plain(Value),
+    List(Vec<Node<'a>>),
+    Map(Vec<Member<'a>>),
+}
+
+#[derive(Debug)]
+pub(super) struct Member<'a> {
+    pub at: usize,
+    pub name: Cow<'a, str>,
+    pub value: Node<'a>,
+}
+
+/// One step into a tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step<'s> {
+    Key(&'s str),
+    Index(usize),
+}
+
+impl Node<'_> {
+    /// Without offsets.
+    pub fn value(&self) -> Value {
+        match &self.kind {
+            Kind::Plain(value) => value.clone(),
+            Kind::List(items) => items.iter().map(Node::value).collect(),
+            Kind::Map(members) => members
+                .iter()
+                .map(|member| (member.name.clone().into_owned(), member.value.value()))
+                .collect(),
+        }
+    }
+
+    /// The offset of the part a path leads to, or of the last part on the way that exists.
+    pub fn find(&self, path: &[Step<'_>]) -> usize {
+        let mut node = self;
+        for step in path {
+            let next = match (step, &node.kind) {
+                (Step::Key(key), Kind::Map(members)) => {
+                    members.iter().find(|member| member.name == *key).map(|member| &member.value)
+                }
+                (Step::Index(index), Kind::List(items)) => items.get(*index),
+                _ => None,
+            };
+            match next {
+                Some(next) => node = next,
+                None => break,
+            }
+        }
+        node.at
+    }
+}
+
+pub(super) fn read(text: &str) -> Result<Node<'_>, At> {
+    // An editor on Windows may have put this before the first brace.
+    let whole = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let skipped = text.len() - whole.len();
+    let raw: &RawValue = serde_json::from_str(whole).map_err(|error| {
+        // Read in earnest it says better what is wrong.
+        let error = serde_json::from_str::<Value>(whole).err().unwrap_or(error);
+        At::new(skipped + offset(whole, &error), words(&error))
+    })?;
+    Reading { text }.node(raw, 0)
+}
+
+struct Reading<'a> {
+    text: &'a str,
+}
+
+impl<'a> Reading<'a> {
+    fn node(&self, raw: &'a RawValue, depth: usize) -> Result<Node<'a>, At> {
+        let source = raw.get();
+        let at = self.place(source);
+        if depth > DEPTH_MAX {
+            return Err(At::new(at, format!("nested deeper than {DEPTH_MAX} levels")));
+        }
+        let fault = |error: serde_json::Error| At::new(at, words(&error));
+        let kind = match source.as_bytes().first() {
+            Some(b'{') => {
+                let Members(parts) = serde_json::from_str(source).map_err(fault)?;
+                Kind::Map(self.members(parts, depth)?)
+            }
+            Some(b'[') => {
+                let Items(parts) = serde_json::from_str(source).map_err(fault)?;
+                let items = parts.into_iter().map(|part| self.node(part, depth + 1));
+                Kind::List(items.collect::<Result<_, _>>()?)
+            }
+            _ => Kind::Plain(serde_json::from_str(source).map_err(fault)?),
+        };
+        Ok(Node { at, kind })
+    }
+
+    fn members(
+        &self,
+        parts: Vec<(Cow<'a, str>, &'a RawValue)>,
+        depth: usize,
+    ) -> Result<Vec<Member<'a>>, At> {
+        let mut members: Vec<Member<'a>> = Vec::new();
+        let mut seen = HashSet::new();
+        for (name, raw) in parts {
+            let at = match &name {
+                // The quote before it.
+                Cow::Borrowed(name) => self.place(name).saturating_sub(1),
+                Cow::Owned(_) => self.place(raw.get()),
+            };
+            if !seen.insert(name.clone()) {
+                return Err(At::new(at, format!("the key {name:?} is given twice")));
+            }
+            members.push(Member { at, name, value: self.node(raw, depth + 1)? });
+        }
+        Ok(members)
+    }
+
+    fn place(&self, part: &str) -> usize {
+        let within = (part.as_ptr() as usize).checked_sub(self.text.as_ptr() as usize);
+        within.unwrap_or(0).min(self.text.len())
+    }
+}
+
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+        impl<'de> Visitor<'de> for Words {
+            type Value = Name<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Borrowed(text)))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Words)
+    }
+}
+
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Members<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut parts = Vec::new();
+                while let Some((Name(name), raw)) = map.next_entry()? {
+                    parts.push((name, raw));
+                }
+                Ok(Members(parts))
+            }
+        }
+        deserializer.deserialize_map(Each)
+    }
+}
+
+struct Items<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Items<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Items<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut parts = Vec::new();
+                while let Some(raw) = seq.next_element()? {
+                    parts.push(raw);
+                }
+                Ok(Items(parts))
+            }
+        }
+        deserializer.deserialize_seq(Each)
+    }
+}
+
+/// The byte that an error of `serde_json` names by line and column.
+fn offset(text: &str, error: &serde_json::Error) -> usize {
+    let before: usize =
+        text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    // It counts the bytes read, so the last of them is the one that is wrong.
+    (before + error.column().saturating_sub(1)).min(text.len())
+}
+
+/// Its sentence without the position, which we tell our own way.
+fn words(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
