@@ -15,7 +15,18 @@
 //! crate of ours.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod compile;
+pub mod control;
+mod environment;
+mod explain;
+#[cfg(target_os = "linux")]
+mod filter;
 pub mod layer;
 pub mod plan;
 pub mod policy;
 pub mod probe;
+#[cfg(target_os = "linux")]
+pub mod stage;
+mod wire;
+
+pub use environment::SANDBOX_VARIABLE;

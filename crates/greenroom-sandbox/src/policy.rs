@@ -107,6 +107,8 @@ pub enum IfMissing {
     Skip,
     MakeFile,
     MakeDir,
+    /// The session does not start.
+    Refuse,
 }
 
 impl Protected {
@@ -120,6 +122,10 @@ impl Protected {
 
     pub fn dir(path: impl Into<PathBuf>) -> Protected {
         Protected { path: path.into(), if_missing: IfMissing::MakeDir }
+    }
+
+    pub fn required(path: impl Into<PathBuf>) -> Protected {
+        Protected { path: path.into(), if_missing: IfMissing::Refuse }
     }
 }
 

@@ -64,3 +64,15 @@ impl fmt::Display for Outcome {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A machine that can do everything.
+    pub(crate) fn able() -> Probe {
+        let trial = |layer: &Layer| Trial { layer: *layer, outcome: Outcome::Works };
+        let trials = Layer::ALL.iter().map(trial).collect();
+        Probe { kernel: "6.18".into(), uid: 1000, landlock_abi: 7, trials }
+    }
+}

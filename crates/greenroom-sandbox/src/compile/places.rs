@@ -1,0 +1,147 @@
+//! What is found where inside: one list of mounts, shallow before deep.
+//!
+//! In: the policy's paths and git's. Out: what to make first and what to mount. Each mount overrides what is around it, so
+//! depth alone decides. A path that must not change while its surroundings may is pinned component by component: a mount
+//! cannot be renamed, so nobody can move the parent away and build a new one in its place.
+
+use std::path::{Path, PathBuf};
+
+use super::{Refused, git};
+use crate::plan::{Make, Mount, Place};
+use crate::policy::{IfMissing, Network, Policy, Reads};
+
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    pub(super) make: Vec<Make>,
+    pub(super) mounts: Vec<Mount>,
+}
+
+/// Parts of `/run` that are no sockets and that programs need: a whole system on NixOS, names when the network is open.
+const RUN_SYSTEM: [&str; 3] = ["/run/current-system", "/run/booted-system", "/run/opengl-driver"];
+const RUN_NAMES: [&str; 3] =
+    ["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf"];
+
+pub(super) fn arrange(policy: &Policy, git: &git::Places) -> Result<Places, Refused> {
+    let mut places = Places { make: git.make.clone(), mounts: Vec::new() };
+    places.set("/run", Place::Masked, true);
+    places.set("/tmp", Place::Replaced { from: policy.tmp_dir.clone() }, false);
+    for path in &policy.hidden {
+        places.set(path, Place::Masked, true);
+    }
+    for path in policy.writable.iter().chain(&git.writable).chain(&git.objects) {
+        if policy.hidden.contains(path) {
+            return Err(Refused::Contradiction(path.clone()));
+        }
+        places.set(path, Place::Writable, false);
+    }
+    for path in visible(policy, git) {
+        if !places.mounts.iter().any(|it| it.at == path) {
+            places.set(path, Place::ReadOnly, true);
+        }
+    }
+    places.drop_needless();
+    for protected in policy.protected.iter().chain(&git.protected) {
+        places.make.extend(git::make(protected));
+        places.pin(&protected.path, protected.if_missing == IfMissing::Skip);
+    }
+    for pointer in &git.pointers {
+        places.make.push(pointer.clone());
+        places.pin(&pointer.path, false);
+    }
+    // A mask inside of what is writable could be moved away together with its parent.
+    let masks: Vec<PathBuf> = policy.hidden.clone();
+    for mask in masks {
+        places.pin_parents(&mask);
+    }
+    for (dir, except) in &git.shared {
+        let what = Place::OthersReadOnly { except: except.clone() };
+        places.mounts.push(Mount { at: dir.clone(), what, optional: false });
+    }
+    places.make.sort_by_key(|it| depth(&it.path));
+    places.mounts.sort_by_key(|it| (depth(&it.at), order(&it.what)));
+    Ok(places)
+}
+
+fn visible<'a>(policy: &'a Policy, git: &'a git::Places) -> impl Iterator<Item = PathBuf> + 'a {
+    let names = if policy.network == Network::Open { &RUN_NAMES[..] } else { &[] };
+    let reads = match &policy.reads {
+        Reads::All => &[],
+        Reads::Only(paths) => paths.as_slice(),
+    };
+    [policy.cwd.clone()]
+        .into_iter()
+        .chain(policy.visible.iter().chain(&git.visible).chain(reads).cloned())
+        .chain(RUN_SYSTEM.iter().chain(names).map(PathBuf::from))
+}
+
+fn depth(path: &Path) -> usize {
+    path.components().count()
+}
+
+/// At one place: what is there first, its entries after.
+fn order(what: &Place) -> u8 {
+    matches!(what, Place::OthersReadOnly { .. }).into()
+}
+
+impl Places {
+    fn set(&mut self, at: impl Into<PathBuf>, what: Place, optional: bool) {
+        let at = at.into();
+        self.mounts.retain(|it| it.at != at);
+        self.mounts.push(Mount { at, what, optional });
+    }
+
+    /// The nearest mount that decides what is at `path`, itself not counted.
+    fn around(&self, path: &Path) -> Option<&Mount> {
+        let above = self.mounts.iter().filter(|it| it.at != path && path.starts_with(&it.at));
+        above.max_by_key(|it| depth(&it.at))
+    }
+
+    /// Writable inside writable, and visible where nothing is hidden, are mounts for nothing.
+    fn drop_needless(&mut self) {
+        let needless = |mount: &Mount| {
+            let around = self.around(&mount.at).map(|it| &it.what);
+            match mount.what {
+                Place::Writable => matches!(around, Some(Place::Writable)),
+                Place::ReadOnly => !matches!(around, Some(Place::Masked | Place::Replaced { .. })),
+                _ => false,
+            }
+        };
+        let needless: Vec<bool> = self.mounts.iter().map(needless).collect();
+        let mut needless = needless.into_iter();
+        self.mounts.retain(|_| !needless.next().unwrap_or(false));
+    }
+
+    /// The root of what is writable around `path`, if it is.
+    fn writable_root(&self, path: &Path) -> Option<PathBuf> {
+        let covers = |it: &&Mount| {
+            path.starts_with(&it.at)
+                && matches!(it.what, Place::Writable | Place::Masked | Place::Replaced { .. })
+        };
+        let nearest = self.mounts.iter().filter(covers).filter(|it| it.at != path);
+        let nearest = nearest.max_by_key(|it| depth(&it.at))?;
+        (nearest.what == Place::Writable).then(|| nearest.at.clone())
+    }
+
+    fn pin(&mut self, path: &Path, optional: bool) {
+        let writable_itself =
+            self.mounts.iter().any(|it| it.at == path && it.what == Place::Writable);
+        if self.writable_root(path).is_some() || writable_itself {
+            self.pin_parents(path);
+            self.set(path, Place::ReadOnly, optional);
+        }
+    }
+
+    /// Every component between the writable root and `path`, so that none can be renamed.
+    fn pin_parents(&mut self, path: &Path) {
+        let Some(root) = self.writable_root(path) else {
+            return;
+        };
+        let between = path.ancestors().skip(1).take_while(|it| **it != *root);
+        for parent in between.map(Path::to_owned).collect::<Vec<_>>() {
+            if !self.mounts.iter().any(|it| it.at == parent) {
+                // Above a path that may be missing there may be nothing either.
+                self.mounts.push(Mount { at: parent, what: Place::Pinned, optional: true });
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! `greenroom __sandbox-exec`: carries a plan out, then becomes the program.
+//!
+//! In: a sealed plan as fd 3 and a control socket as fd 4, in a fresh process with one thread. Out: reports on that socket
+//! (`control.rs`), and the program, which runs only if every step was carried out. At level full there are three processes:
+//! the *stage*, which the keeper started and which ends as the program ends; the *first* process of the session's pid
+//! namespace, which reaps; and the program. The first dies with the stage, and everything inside dies with the first. At level
+//! reduced the stage becomes the program itself.
+//!
+//! The order of steps is part of the fence. Inherited fds go first, since no later layer takes them back. Mounts come before
+//! Landlock, which would refuse them; the terminal is made inside; seccomp is last.
+
+mod mounts;
+mod namespaces;
+mod paths;
+mod privileges;
+mod sys;
+mod terminal;
+
+use std::ffi::CString;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::process::{Pid, PidfdFlags};
+
+use crate::control::{Fault, Report};
+use crate::layer::Layer;
+use crate::plan::{Payload, Steps, unseal};
+use crate::policy::Level;
+use terminal::Terminal;
+
+/// Number of the plan's fd in a stage.
+pub const PLAN_FD: RawFd = 3;
+/// Number of the control socket's fd in a stage.
+pub const CONTROL_FD: RawFd = 4;
+/// Exit code of a stage that could not run its program; the report says why.
+const EXIT_NOT_STARTED: i32 = 127;
+
+/// An errno becomes a fault of a layer.
+trait Failing<T> {
+    fn failing(self, layer: Layer, step: impl FnOnce() -> String) -> Result<T, Fault>;
+}
+
+impl<T> Failing<T> for Result<T, Errno> {
+    fn failing(self, layer: Layer, step: impl FnOnce() -> String) -> Result<T, Fault> {
+        self.map_err(|errno| Fault::new(layer, step(), errno.raw_os_error()))
+    }
+}
+
+/// Takes over this process. Call it first in `main`, with one thread and with [`PLAN_FD`] and [`CONTROL_FD`] open.
+pub fn run() -> ! {
+    // Whoever wants to end a stage kills it; nothing less may stop it halfway.
+    sys::block_signals(true);
+    let (plan, control) = match adopt() {
+        Ok(fds) => fds,
+        // Nobody to tell.
+        Err(_) => sys::exit(EXIT_NOT_STARTED),
+    };
+    let fault = match perform(plan, &control) {
+        Ok(never) => match never {},
+        Err(fault) => fault,
+    };
+    give_up(&control, fault)
+}
+
+fn give_up(control: &OwnedFd, fault: Fault) -> ! {
+    send(control.as_fd(), &Report::Fault(fault), &[]);
+    sys::exit(EXIT_NOT_STARTED)
+}
+
+/// Nothing is ever of this type: a step that succeeds has become the program.
+enum Never {}
+
+/// Step 1: what was inherited is closed; only plan and control stay, and go at exec.
+fn adopt() -> Result<(OwnedFd, OwnedFd), Errno> {
+    sys::close_from(CONTROL_FD as u32 + 1, false)?;
+    sys::close_from(PLAN_FD as u32, true)?;
+    let fds = (sys::own(PLAN_FD)?, sys::own(CONTROL_FD)?);
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(fds)
+}
+
+fn perform(plan: OwnedFd, control: &OwnedFd) -> Result<Never, Fault> {
+    let (steps, payload) = unseal(plan.as_fd())
+        .map_err(|error| Fault::new(Layer::Plan, format!("read it ({error})"), libc::EINVAL))?;
+    drop(plan);
+    let image = Image::new(payload)?;
+    rustix::process::chdir("/").failing(Layer::Paths, || "enter /".into())?;
+    sys::set_limit(libc::RLIMIT_CORE, 0).failing(Layer::Limits, || "forbid core dumps".into())?;
+    for make in &steps.make {
+        paths::make(make)?;
+    }
+    match steps.level {
+        Level::Full => full(&steps, &image, control),
+        Level::Reduced => reduced(&steps, &image, control),
+    }
+}
+
+fn full(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault> {
+    let listener = namespaces::enter(steps.network)?;
+    let forking = || "fork".to_owned();
+    let this = own_pidfd().failing(Layer::Processes, forking)?;
+    let (status, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .failing(Layer::Processes, forking)?;
+    match sys::fork().failing(Layer::Processes, forking)? {
+        Some(first) => {
+            drop(tell);
+            follow(first, status)
+        }
+        None => {
+            let failed = match first(steps, image, control, &this, tell, listener) {
+                Ok(never) => match never {},
+                Err(fault) => fault,
+            };
+            give_up(control, failed)
+        }
+    }
+}
+
+/// The stage, once it has nothing more to do: ends as the program ends.
+fn follow(first: i32, status: OwnedFd) -> ! {
+    let status = keep_only(status);
+    let mut word = [0; 4];
+    let told = rustix::io::read(&status, &mut word);
+    match (told, sys::wait(first)) {
+        (Ok(4), _) => sys::end_like(i32::from_le_bytes(word)),
+        // The first process was killed, and everything with it.
+        (_, Ok((_, status))) => sys::end_like(status),
+        _ => sys::exit(EXIT_NOT_STARTED),
+    }
+}
+
+/// Closes everything but one fd.
+fn keep_only(fd: OwnedFd) -> OwnedFd {
+    // To the lowest number, so that one call closes the rest.
+    let _ = rustix::stdio::dup2_stdin(&fd);
+    drop(fd);
+    let _ = sys::close_from(1, false);
+    sys::own(0).unwrap_or_else(|_| sys::exit(EXIT_NOT_STARTED))
+}
+
+/// The first process of the session's pid namespace.
+fn first(
+    steps: &Steps,
+    image: &Image,
+    control: &OwnedFd,
+    stage: &OwnedFd,
+    tell: OwnedFd,
+    listener: Option<OwnedFd>,
+) -> Result<Never, Fault> {
+    die_with(stage)?;
+    mounts::build(&steps.mounts)?;
+    let terminal = terminal::open(image.cols, image.rows)?;
+    match sys::fork().failing(Layer::Processes, || "fork".into())? {
+        Some(program) => reap(program, tell),
+        None => {
+            terminal::control(&terminal.slave, true)?;
+            confine(steps, None)?;
+            let this = own_pidfd().failing(Layer::Processes, || "name the program".into())?;
+            become_program(image, control, terminal, Some(this), listener)
+        }
+    }
+}
+
+/// Nothing inside may outlive the stage. Its pid cannot be asked for from in here, so a handle tells whether it was too late.
+fn die_with(stage: &OwnedFd) -> Result<(), Fault> {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+    let failing = || "tie it to the stage".into();
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .failing(Layer::Processes, failing)?;
+    let mut fds = [PollFd::from_borrowed_fd(stage.as_fd(), PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match rustix::event::poll(&mut fds, Some(&now)) {
+        Ok(0) => Ok(()),
+        _ => Err(Errno::SRCH).failing(Layer::Processes, failing),
+    }
+}
+
+/// Collects every process that ends inside, and passes the program's status on. Its own end ends all others.
+fn reap(program: i32, tell: OwnedFd) -> ! {
+    let tell = keep_only(tell);
+    sys::hide_memory();
+    // It only waits, and needs no power for that.
+    let _ = privileges::drop_capabilities(true);
+    loop {
+        match sys::wait(-1) {
+            Ok((pid, status)) if pid == program => {
+                let _ = rustix::io::write(&tell, &status.to_le_bytes());
+                sys::exit(0)
+            }
+            Ok(_) => {}
+            Err(_) => sys::exit(EXIT_NOT_STARTED),
+        }
+    }
+}
+
+fn reduced(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault> {
+    let terminal = terminal::open(image.cols, image.rows)?;
+    // The keeper has made this process a session's leader already; whoever started it otherwise has not.
+    let lead = rustix::process::getsid(None).ok() != Some(rustix::process::getpid());
+    terminal::control(&terminal.slave, lead)?;
+    confine(steps, Some(&terminal.slave))?;
+    become_program(image, control, terminal, None, None)
+}
+
+/// Everything that is given up for ever, in its order.
+fn confine(steps: &Steps, terminal: Option<&OwnedFd>) -> Result<(), Fault> {
+    for (resource, value) in &steps.limits {
+        sys::set_limit(*resource, *value).failing(Layer::Limits, || "set a limit".into())?;
+    }
+    privileges::drop_capabilities(steps.level == Level::Full)?;
+    privileges::no_new_privileges()?;
+    if let Some(rules) = &steps.landlock {
+        privileges::restrict_paths(rules, terminal)?;
+    }
+    privileges::filter(&steps.filter)
+}
+
+fn become_program(
+    image: &Image,
+    control: &OwnedFd,
+    terminal: Terminal,
+    this: Option<OwnedFd>,
+    listener: Option<OwnedFd>,
+) -> Result<Never, Fault> {
+    rustix::process::chdir(&image.cwd)
+        .failing(Layer::Exec, || format!("enter {}", image.cwd.to_string_lossy()))?;
+    let ready = Report::Ready { inner: this.is_some(), listener: listener.is_some() };
+    let fds: Vec<BorrowedFd<'_>> = [Some(&terminal.master), this.as_ref(), listener.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(AsFd::as_fd)
+        .collect();
+    if !send(control.as_fd(), &ready, &fds) {
+        // Nobody would ever read what it prints.
+        sys::exit(EXIT_NOT_STARTED);
+    }
+    sys::close_from(3, true).failing(Layer::Descriptors, || "close what is open".into())?;
+    sys::default_signals();
+    sys::block_signals(false);
+    let errno = sys::exec(&image.candidates, &image.argv, &image.env);
+    Err(errno).failing(Layer::Exec, || format!("run {}", image.argv[0].to_string_lossy()))
+}
+
+fn own_pidfd() -> Result<OwnedFd, Errno> {
+    let pid: Pid = rustix::process::getpid();
+    rustix::process::pidfd_open(pid, PidfdFlags::empty())
+}
+
+fn send(control: BorrowedFd<'_>, report: &Report, fds: &[BorrowedFd<'_>]) -> bool {
+    let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return false;
+    }
+    let bytes = report.encode();
+    let parts = [IoSlice::new(&bytes)];
+    rustix::net::sendmsg(control, &parts, &mut ancillary, SendFlags::NOSIGNAL).is_ok()
+}
+
+/// The program as the kernel wants it.
+struct Image {
+    candidates: Vec<CString>,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    cwd: CString,
+    cols: u16,
+    rows: u16,
+}
+
+impl Image {
+    fn new(payload: Payload) -> Result<Image, Fault> {
+        let strings = |items: Vec<Vec<u8>>| -> Option<Vec<CString>> {
+            items.into_iter().map(|item| CString::new(item).ok()).collect()
+        };
+        let made = || -> Option<Image> {
+            let program = payload.argv.first()?.as_bytes();
+            let path = payload.env.iter().find(|(name, _)| name == "PATH");
+            let candidates = candidates(program, path.map(|(_, value)| value.as_bytes()));
+            let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+                [name.as_bytes(), b"=", value.as_bytes()].concat()
+            };
+            Some(Image {
+                candidates: strings(candidates)?,
+                argv: strings(payload.argv.into_iter().map(OsStringExt::into_vec).collect())?,
+                env: strings(payload.env.into_iter().map(variable).collect())?,
+                cwd: CString::new(payload.cwd.into_os_string().into_vec()).ok()?,
+                cols: payload.cols,
+                rows: payload.rows,
+            })
+        };
+        made().ok_or_else(|| Fault::new(Layer::Plan, "read its program", libc::EINVAL))
+    }
+}
+
+/// What execvp would try. An empty element is the working directory; no PATH at all is the system's default one.
+fn candidates(program: &[u8], path: Option<&[u8]>) -> Vec<Vec<u8>> {
+    if program.contains(&b'/') {
+        return vec![program.to_vec()];
+    }
+    path.unwrap_or(b"/bin:/usr/bin")
+        .split(|byte| *byte == b':')
+        .map(|dir| match dir {
+            b"" => [b"./", program].concat(),
+            dir => [dir, b"/", program].concat(),
+        })
+        .collect()
+}

@@ -1,0 +1,289 @@
+//! The session's view of the file system.
+//!
+//! In: the plan's mounts. Out: a read-only world in which exactly the plan's places are writable, masked or pinned, with its
+//! own `/tmp`, `/dev/shm`, `/dev/pts` and `/proc`. Handles to everything that stays are taken first, while paths still mean
+//! what they mean outside; then the world is closed; then they are put back, shallow before deep. Every target is opened
+//! without following symlinks (`paths.rs`).
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, UnmountFlags,
+};
+
+use super::sys::{NODEV, NOEXEC, NOSUID, RDONLY, restrict_mount};
+use super::{Failing, paths};
+use crate::control::Fault;
+use crate::layer::Layer;
+use crate::plan::{Mount, Place};
+
+/// Branches beside a session's own that are pinned one by one.
+const MAX_SIBLINGS: usize = 4096;
+/// Of the session's `/dev/shm`; it is memory.
+const SHM_BYTES: &str = "67108864";
+/// Devices that do nothing but what their names say.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Something that will be put at a place.
+struct Piece {
+    at: PathBuf,
+    what: What,
+}
+
+enum What {
+    /// A detached copy, and whether it is a directory.
+    Copy {
+        tree: OwnedFd,
+        directory: bool,
+    },
+    Mask,
+}
+
+/// Builds all of it. Call in the first process of the new pid namespace.
+pub(crate) fn build(mounts: &[Mount]) -> Result<(), Fault> {
+    let layer = Layer::Mounts;
+    let propagation = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", propagation)
+        .failing(layer, || "make mounts private".into())?;
+    let mut pieces = Vec::with_capacity(mounts.len());
+    for mount in mounts {
+        collect(mount, &mut pieces)?;
+    }
+    let devices = devices()?;
+    let root = paths::open(Path::new("/")).failing(layer, || "open /".into())?;
+    restrict_mount(root.as_fd(), RDONLY | NOSUID | NODEV)
+        .failing(layer, || "make the root read-only".into())?;
+    let scratch = Scratch::new()?;
+    let closed = place(pieces, &scratch)?;
+    dev(devices, &scratch)?;
+    proc()?;
+    // Only now: until here places below them may have been made.
+    for mask in closed {
+        restrict_mount(mask.as_fd(), RDONLY).failing(layer, || "close a mask".into())?;
+    }
+    Ok(())
+}
+
+fn clone(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    rustix::mount::open_tree(source, "", flags)
+}
+
+fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree, "", target, "", flags)
+}
+
+/// Takes handles while paths still mean what they mean outside.
+fn collect(mount: &Mount, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
+    let at = &mount.at;
+    let (source, attributes) = match &mount.what {
+        Place::Masked => {
+            pieces.push(Piece { at: at.clone(), what: What::Mask });
+            return Ok(());
+        }
+        Place::OthersReadOnly { except } => return siblings(at, except, pieces),
+        Place::Writable => (paths::open_real(at), NOSUID | NODEV),
+        Place::Pinned => (paths::open_real(at), NOSUID | NODEV),
+        Place::Replaced { from } => (paths::open_real(from), NOSUID | NODEV),
+        // May be a symlink (shared hooks, say): then the symlink itself is pinned.
+        Place::ReadOnly => (paths::open(at), RDONLY | NOSUID | NODEV),
+    };
+    let source = match source {
+        Err(Errno::NOENT) if mount.optional => return Ok(()),
+        source => source
+            .failing(Layer::Paths, || format!("open {} (a symlink is refused)", shown(mount)))?,
+    };
+    let piece = copy(at, source.as_fd(), attributes)
+        .failing(Layer::Mounts, || format!("take {}", at.display()))?;
+    pieces.push(piece);
+    Ok(())
+}
+
+fn shown(mount: &Mount) -> String {
+    match &mount.what {
+        Place::Replaced { from } => from.display().to_string(),
+        _ => mount.at.display().to_string(),
+    }
+}
+
+fn copy(at: &Path, source: BorrowedFd<'_>, attributes: u64) -> Result<Piece, Errno> {
+    let directory = paths::kind(source)? == FileType::Directory;
+    let tree = clone(source)?;
+    restrict_mount(tree.as_fd(), attributes)?;
+    Ok(Piece { at: at.to_owned(), what: What::Copy { tree, directory } })
+}
+
+/// Everything in `dir` except one entry (and its lock) becomes read-only.
+fn siblings(dir: &Path, except: &std::ffi::OsStr, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
+    let failing = || format!("protect what is beside {}", dir.join(except).display());
+    let fd = paths::open_real(dir).failing(Layer::Paths, failing)?;
+    let names = paths::entries(fd.as_fd(), MAX_SIBLINGS).failing(Layer::Paths, failing)?;
+    let mut lock = except.to_owned();
+    lock.push(".lock");
+    for name in names.into_iter().filter(|name| name != except && *name != lock) {
+        let at = dir.join(name);
+        match paths::open(&at) {
+            // A lock file of somebody at work, gone again.
+            Err(Errno::NOENT) => {}
+            source => {
+                let piece = source.and_then(|fd| copy(&at, fd.as_fd(), RDONLY | NOSUID | NODEV));
+                pieces.push(piece.failing(Layer::Mounts, failing)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn devices() -> Result<Vec<Piece>, Fault> {
+    let mut devices = Vec::new();
+    for name in DEVICES {
+        let at = Path::new("/dev").join(name);
+        match paths::open_real(&at) {
+            Err(Errno::NOENT) => {}
+            source => {
+                let piece = source.and_then(|fd| copy(&at, fd.as_fd(), NOSUID | NOEXEC));
+                devices.push(piece.failing(Layer::Mounts, || format!("take /dev/{name}"))?);
+            }
+        }
+    }
+    Ok(devices)
+}
+
+/// A small tmpfs that `/dev/shm` and all masks are parts of. It hangs below `/proc` until they are taken; the new `/proc`
+/// then covers the place.
+struct Scratch {
+    root: OwnedFd,
+}
+
+impl Scratch {
+    fn new() -> Result<Scratch, Fault> {
+        let failing = || "make a tmpfs".into();
+        let made = || -> Result<OwnedFd, Errno> {
+            let fs = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            rustix::mount::fsconfig_set_string(fs.as_fd(), "size", SHM_BYTES)?;
+            rustix::mount::fsconfig_set_string(fs.as_fd(), "mode", "0755")?;
+            rustix::mount::fsconfig_create(fs.as_fd())?;
+            let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+            let root =
+                rustix::mount::fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+            attach(root.as_fd(), paths::open(Path::new("/proc"))?.as_fd())?;
+            rustix::fs::mkdirat(&root, "empty", Mode::from_raw_mode(0o555))?;
+            rustix::fs::mkdirat(&root, "shm", Mode::from_raw_mode(0o1777))?;
+            // mkdir obeys the umask; everybody may write here.
+            let shm =
+                rustix::fs::openat(&root, "shm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+            rustix::fs::fchmod(&shm, Mode::from_raw_mode(0o1777))?;
+            let flags = OFlags::CREATE | OFlags::RDONLY | OFlags::CLOEXEC;
+            rustix::fs::openat(&root, "file", flags, Mode::from_raw_mode(0o444))?;
+            Ok(root)
+        };
+        made().failing(Layer::Mounts, failing).map(|root| Scratch { root })
+    }
+
+    fn take(&self, name: &str) -> Result<OwnedFd, Errno> {
+        let part =
+            rustix::fs::openat(&self.root, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        clone(part.as_fd())
+    }
+
+    /// A directory of its own, in which places can be made until it is closed.
+    fn take_new(&self, number: usize) -> Result<OwnedFd, Errno> {
+        let name = format!("mask{number}");
+        rustix::fs::mkdirat(&self.root, name.as_str(), Mode::from_raw_mode(0o755))?;
+        self.take(&name)
+    }
+}
+
+/// Puts everything in its place. Returns the masks that still have to be made read-only.
+fn place(pieces: Vec<Piece>, scratch: &Scratch) -> Result<Vec<OwnedFd>, Fault> {
+    let parents: BTreeSet<PathBuf> =
+        pieces.iter().flat_map(|it| it.at.ancestors().skip(1)).map(Path::to_owned).collect();
+    let mut open_masks = Vec::new();
+    for piece in pieces {
+        let at = &piece.at;
+        let placed = match piece.what {
+            What::Copy { tree, directory } => paths::mount_point(at, directory)
+                .and_then(|target| attach(tree.as_fd(), target.as_fd()))
+                .map(|()| None),
+            What::Mask => {
+                let number = parents.contains(at).then_some(open_masks.len());
+                mask(at, scratch, number)
+            }
+        };
+        open_masks.extend(placed.failing(Layer::Mounts, || format!("place {}", at.display()))?);
+    }
+    Ok(open_masks)
+}
+
+fn mask(at: &Path, scratch: &Scratch, number: Option<usize>) -> Result<Option<OwnedFd>, Errno> {
+    // Followed, if it is a symlink: what must not be seen is what it leads to.
+    let target = match rustix::fs::openat(CWD, at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => return Ok(None),
+        target => target?,
+    };
+    let directory = paths::kind(target.as_fd())? == FileType::Directory;
+    let tree = match number {
+        Some(number) if directory => scratch.take_new(number)?,
+        _ => scratch.take(if directory { "empty" } else { "file" })?,
+    };
+    attach(tree.as_fd(), target.as_fd())?;
+    if number.is_some() && directory {
+        return Ok(Some(tree));
+    }
+    restrict_mount(tree.as_fd(), RDONLY)?;
+    Ok(None)
+}
+
+fn dev(devices: Vec<Piece>, scratch: &Scratch) -> Result<(), Fault> {
+    place(devices, scratch)?;
+    let failing = || "make /dev/shm".into();
+    if paths::exists(Path::new("/dev/shm")) {
+        let target = paths::open_real(Path::new("/dev/shm")).failing(Layer::Mounts, failing)?;
+        let shm = scratch.take("shm").failing(Layer::Mounts, failing)?;
+        attach(shm.as_fd(), target.as_fd()).failing(Layer::Mounts, failing)?;
+    }
+    let terminals = || -> Result<(), Errno> {
+        let pts = new_mount("devpts", &[("ptmxmode", "0666"), ("mode", "0620")], 0)?;
+        let target = paths::open_real(Path::new("/dev/pts"))?;
+        attach(pts.as_fd(), target.as_fd())?;
+        let door = paths::open(Path::new("/dev/ptmx"))?;
+        if paths::kind(door.as_fd())? != FileType::Symlink {
+            let own = clone(paths::open_real(Path::new("/dev/pts/ptmx"))?.as_fd())?;
+            attach(own.as_fd(), door.as_fd())?;
+        }
+        Ok(())
+    };
+    terminals().failing(Layer::Terminal, || "make terminals of its own".into())
+}
+
+fn new_mount(kind: &str, options: &[(&str, &str)], more: u64) -> Result<OwnedFd, Errno> {
+    let fs = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        rustix::mount::fsconfig_set_string(fs.as_fd(), *key, *value)?;
+    }
+    rustix::mount::fsconfig_create(fs.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let mount = rustix::mount::fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    if more != 0 {
+        restrict_mount(mount.as_fd(), more)?;
+    }
+    Ok(mount)
+}
+
+/// Shows the session's processes only. Read-only as a whole: as root, much below `/proc/sys` could be written.
+fn proc() -> Result<(), Fault> {
+    let failing = || "mount a fresh /proc".into();
+    rustix::mount::unmount("/proc", UnmountFlags::DETACH).failing(Layer::Proc, failing)?;
+    let fresh = new_mount("proc", &[], RDONLY | NODEV).failing(Layer::Proc, failing)?;
+    let target = paths::open_real(Path::new("/proc")).failing(Layer::Proc, failing)?;
+    attach(fresh.as_fd(), target.as_fd()).failing(Layer::Proc, failing)
+}

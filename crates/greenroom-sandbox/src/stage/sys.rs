@@ -1,0 +1,243 @@
+//! System calls that have no safe form elsewhere, each as small as can be.
+//!
+//! In: fds, paths, numbers. Out: a value or an errno. Absent on purpose: any order or meaning; that is the other rooms'.
+#![expect(unsafe_code, reason = "calls for which neither std nor rustix has a safe form")]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+/// `struct mount_attr`.
+#[repr(C)]
+struct MountAttr {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    userns_fd: u64,
+}
+
+pub(crate) const RDONLY: u64 = 0x1;
+pub(crate) const NOSUID: u64 = 0x2;
+pub(crate) const NODEV: u64 = 0x4;
+pub(crate) const NOEXEC: u64 = 0x8;
+
+fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
+    if result < 0 { Err(last_errno()) } else { Ok(result) }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Sets attributes of a mount and everything mounted below it.
+pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, set: u64) -> Result<(), Errno> {
+    let attr = MountAttr { set, clear: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    // SAFETY: the path is empty and the attributes live through the call.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attr,
+            size_of::<MountAttr>(),
+        )
+    })
+    .map(drop)
+}
+
+pub(crate) fn unshare(flags: i32) -> Result<(), Errno> {
+    // SAFETY: changes namespaces only; no memory is involved.
+    check(unsafe { libc::unshare(flags) }.into()).map(drop)
+}
+
+/// Closes every fd from `first` on, or marks it to be closed at exec.
+pub(crate) fn close_from(first: u32, at_exec: bool) -> Result<(), Errno> {
+    let flags = if at_exec { libc::CLOSE_RANGE_CLOEXEC } else { 0 };
+    // SAFETY: the caller owns this process and every fd in it; none from `first` on is used again.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }).map(drop)
+}
+
+/// fork(2). `None` in the child.
+///
+/// The caller must have one thread: the child then has everything the parent had.
+pub(crate) fn fork() -> Result<Option<i32>, Errno> {
+    // SAFETY: with one thread no lock can be left held in the child.
+    match check(unsafe { libc::fork() }.into())? {
+        0 => Ok(None),
+        pid => Ok(Some(pid as i32)),
+    }
+}
+
+pub(crate) fn exit(code: i32) -> ! {
+    // SAFETY: ends this process without running anything that belongs to its parent.
+    unsafe { libc::_exit(code) }
+}
+
+/// Waits for a child, or any child with -1: its pid and raw status.
+pub(crate) fn wait(pid: i32) -> Result<(i32, i32), Errno> {
+    let mut status = 0;
+    loop {
+        // SAFETY: writes one integer of this frame.
+        match check(unsafe { libc::waitpid(pid, &raw mut status, 0) }.into()) {
+            Err(Errno::INTR) => {}
+            result => return result.map(|pid| (pid as i32, status)),
+        }
+    }
+}
+
+/// Ends this process the way a child ended: by exit code or by signal.
+pub(crate) fn end_like(status: i32) -> ! {
+    if libc::WIFSIGNALED(status) {
+        let signo = libc::WTERMSIG(status);
+        // SAFETY: default action, unblocked, and raised: plain calls on numbers.
+        unsafe {
+            libc::signal(signo, libc::SIG_DFL);
+            let mut set = std::mem::zeroed::<libc::sigset_t>();
+            libc::sigemptyset(&raw mut set);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+            libc::raise(signo);
+        }
+        exit(128 + signo);
+    }
+    exit(libc::WEXITSTATUS(status))
+}
+
+/// Blocks every signal that can be blocked, or none.
+pub(crate) fn block_signals(block: bool) {
+    // SAFETY: the set is initialised by the call and read by the next.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        if block {
+            libc::sigfillset(&raw mut set);
+        } else {
+            libc::sigemptyset(&raw mut set);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+pub(crate) fn set_limit(resource: u32, value: u64) -> Result<(), Errno> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads and writes one struct of this frame.
+    unsafe {
+        check(libc::getrlimit(resource as _, &raw mut limit).into())?;
+        // More than the machine's own limit cannot be had, and less is what was asked for.
+        let value = value.min(limit.rlim_max);
+        let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+        check(libc::setrlimit(resource as _, &raw const limit).into()).map(drop)
+    }
+}
+
+/// Brings the loopback device of this network namespace up.
+pub(crate) fn loopback_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: an all-zero ifreq is valid, and the call reads and writes only it.
+    unsafe {
+        let mut request = std::mem::zeroed::<libc::ifreq>();
+        for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+            *to = *from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        check(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request).into())
+            .map(drop)
+    }
+}
+
+/// Installs a filter for this process and its children.
+pub(crate) fn install_filter(instructions: &[u64]) -> Result<(), Errno> {
+    let length = u16::try_from(instructions.len()).map_err(|_| Errno::INVAL)?;
+    let unpack = |word: &u64| libc::sock_filter {
+        code: *word as u16,
+        jt: (word >> 16) as u8,
+        jf: (word >> 24) as u8,
+        k: (word >> 32) as u32,
+    };
+    let mut code: Vec<libc::sock_filter> = instructions.iter().map(unpack).collect();
+    let program = libc::sock_fprog { len: length, filter: code.as_mut_ptr() };
+    // SAFETY: the program and its code live through the call, which copies them.
+    check(unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+    })
+    .map(drop)
+}
+
+/// The highest capability this kernel knows, found by asking for each.
+pub(crate) fn drop_bounding_set() -> Result<(), Errno> {
+    for capability in 0..64 {
+        // SAFETY: prctl on numbers.
+        match check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }.into()) {
+            Ok(_) => {}
+            // Past the last one.
+            Err(Errno::INVAL) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Every flag that would give root its powers back, off for ever.
+pub(crate) fn lock_secure_bits() -> Result<(), Errno> {
+    const NOROOT: libc::c_ulong = 0b11;
+    const NO_SETUID_FIXUP: libc::c_ulong = 0b11 << 2;
+    const KEEP_CAPS_LOCKED: libc::c_ulong = 1 << 5;
+    const NO_AMBIENT_RAISE: libc::c_ulong = 0b11 << 6;
+    let bits = NOROOT | NO_SETUID_FIXUP | KEEP_CAPS_LOCKED | NO_AMBIENT_RAISE;
+    // SAFETY: prctl on numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_SECUREBITS, bits, 0, 0, 0) }.into()).map(drop)
+}
+
+/// Other processes of this user can no longer look into this one.
+pub(crate) fn hide_memory() {
+    // SAFETY: prctl on numbers; it cannot fail with 0.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+}
+
+/// Becomes the first of `candidates` that can be run, as execvp does. Returns the reason if none could.
+pub(crate) fn exec(candidates: &[CString], argv: &[CString], env: &[CString]) -> Errno {
+    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
+        strings.iter().map(|it| it.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argv, env) = (pointers(argv), pointers(env));
+    let mut worst = Errno::NOENT;
+    for candidate in candidates {
+        // SAFETY: both arrays end with a null pointer and their strings live through the call.
+        unsafe { libc::execve(candidate.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+        match last_errno() {
+            Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::STALE => {}
+            Errno::ACCESS => worst = Errno::ACCESS,
+            other => return other,
+        }
+    }
+    worst
+}
+
+/// Puts every signal back to its default action.
+pub(crate) fn default_signals() {
+    let default = [0_u64; 4];
+    for signo in 1..=64 {
+        // SAFETY: reads one struct of this frame; KILL and STOP refuse, which is fine. Raw, because libc hides two numbers.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signo,
+                default.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                8,
+            );
+        }
+    }
+}
+
+/// Becomes the owner of an fd that came as a number.
+///
+/// Each number may be adopted once, by a process that was given it for that.
+pub(crate) fn own(number: std::os::fd::RawFd) -> Result<std::os::fd::OwnedFd, Errno> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: only asks, and fails if the number is not open.
+    check(unsafe { libc::fcntl(number, libc::F_GETFD) }.into())?;
+    // SAFETY: it is open, and by this room's convention nobody else's.
+    Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(number) })
+}

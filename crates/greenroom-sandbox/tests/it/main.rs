@@ -1,0 +1,4 @@
+//! Real namespaces, real kernels, real escapes.
+
+mod cage;
+mod life;
