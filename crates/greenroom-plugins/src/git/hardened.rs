@@ -68,7 +68,6 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("GIT_ALLOW_PROTOCOL", "none"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_PAGER", "cat"),
-    ("GIT_LITERAL_PATHSPECS", "1"),
     ("GIT_ADVICE", "0"),
     ("GIT_AUTHOR_NAME", "greenroom"),
     ("GIT_AUTHOR_EMAIL", "greenroom@localhost"),

@@ -348,12 +348,22 @@ impl Repo {
         if paths.is_empty() {
             return Ok(HashSet::new());
         }
-        let said = self.git.ask(&words(&["check-ignore", "-z", "--stdin"]), &joined(paths))?;
+        // With `./`, or a name that begins with a colon would be a pattern.
+        let asked: Vec<u8> = paths
+            .iter()
+            .flat_map(|path| [b"./", path.as_slice(), b"\0"])
+            .flatten()
+            .copied()
+            .collect();
+        let said = self.git.ask(&words(&["check-ignore", "-z", "--stdin"]), &asked)?;
         if !matches!(said.status.code(), Some(0 | 1)) || !said.err.is_empty() {
             let status = said.status.to_string();
             return Err(GitError::failed("check-ignore", status, &said.err, &self.common_dir));
         }
-        Ok(zeros(&said.out).map(<[u8]>::to_vec).collect())
+        Ok(zeros(&said.out)
+            .filter_map(|path| path.strip_prefix(b"./"))
+            .map(<[u8]>::to_vec)
+            .collect())
     }
 
     /// Untracked files that a file of patterns names.
@@ -427,7 +437,7 @@ impl Repo {
 
     /// What is stashed, for all checkouts together.
     pub fn stashes(&self) -> Result<Vec<StashEntry>, GitError> {
-        let format = "--format=%H %gs";
+        let format = "--format=%H %s";
         let args = ["rev-list", "--walk-reflogs", "--no-commit-header", format, "refs/stash"];
         let out = self.git.check(&words(&args), b"", &self.common_dir)?;
         let entry = |line: &[u8]| -> Option<StashEntry> {
@@ -457,10 +467,6 @@ fn is_one_part(rest: &str) -> bool {
 
 fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
-}
-
-fn joined(paths: &[Vec<u8>]) -> Vec<u8> {
-    paths.iter().flat_map(|path| path.iter().copied().chain([0])).collect()
 }
 
 fn lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {

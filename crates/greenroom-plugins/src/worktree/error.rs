@@ -13,7 +13,7 @@ pub enum WorktreeError {
     Slug { slug: String, why: &'static str },
     #[error("the branch prefix `{prefix}` is not one git allows")]
     Prefix { prefix: String },
-    #[error("cannot make a worktree: {0}")]
+    #[error("{0}")]
     Git(#[source] GitError),
     #[error("cannot make a worktree of {}: it has no commit yet", repo.display())]
     NoCommit { repo: PathBuf },
@@ -111,7 +111,10 @@ impl WorktreeError {
 
 impl From<WorktreeError> for Refusal {
     fn from(error: WorktreeError) -> Refusal {
-        let refusal = Refusal::new(error.to_string());
+        let refusal = match &error {
+            WorktreeError::Git(git) => Refusal::new(format!("cannot make a worktree: {git}")),
+            other => Refusal::new(other.to_string()),
+        };
         match error.hint() {
             Some(hint) => refusal.hint(hint),
             None => refusal,

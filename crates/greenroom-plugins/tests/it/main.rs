@@ -1,0 +1,3 @@
+//! Session plugins with real repositories, real processes, real files.
+
+mod worktree;

@@ -1,0 +1,9 @@
+//! Worktrees with real git.
+
+mod bring;
+mod kills;
+mod life;
+mod property;
+mod refusals;
+mod stage;
+mod traps;
