@@ -179,7 +179,7 @@ impl Keeper {
     fn route(&self, event: KeeperEvent, exits: &mpsc::Sender<Exit>) {
         match event {
             KeeperEvent::Spawned { id, pid, fds } => self.spawned(id.0, pid, fds),
-            KeeperEvent::SpawnFailed { id, step, errno } => {
+            KeeperEvent::SpawnFailed { id, step, errno, .. } => {
                 let asked = self.state().spawning.remove(&id.0);
                 if let Some(reply) = asked {
                     let _ = reply.send(Err(Refusal { step: step.name(), errno }));

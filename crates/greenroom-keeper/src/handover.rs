@@ -17,8 +17,10 @@ use crate::message::{ExitStatus, LastExit, MAX_PATH_BYTES, SessionId, get_status
 use crate::sessions::MAX_SESSIONS;
 use crate::wire::{DecodeError, Reader, Writer};
 
-/// Grows with every change of the layout; a keeper can only be replaced by one that reads its version.
-const HANDOVER_VERSION: u16 = 1;
+/// Grows with every change of the layout; a keeper can only be replaced by one that reads its version. Version 1 had no
+/// sandboxes, and is still read.
+const HANDOVER_VERSION: u16 = 2;
+const OLDEST_VERSION: u16 = 1;
 /// Far above 4,096 sessions of 40 bytes and a few paths.
 const MAX_HANDOVER_BYTES: u64 = 4 * 1024 * 1024;
 /// Arguments of the daemon.
@@ -58,6 +60,8 @@ pub(crate) struct HeldSession {
     pub(crate) fds: [RawFd; 4],
     pub(crate) status_fd: Option<RawFd>,
     pub(crate) exit: Option<ExitStatus>,
+    pub(crate) inner_fd: Option<RawFd>,
+    pub(crate) listener_fd: Option<RawFd>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +78,9 @@ impl Handover {
     /// Every fd that must survive exec.
     pub(crate) fn fds(&self) -> Vec<RawFd> {
         let sessions = self.sessions.iter();
-        let held = sessions.flat_map(|it| it.fds.into_iter().chain(it.status_fd));
+        let of_sandbox = |it: &HeldSession| it.inner_fd.into_iter().chain(it.listener_fd);
+        let held =
+            sessions.flat_map(|it| it.fds.into_iter().chain(it.status_fd).chain(of_sandbox(it)));
         [self.lock_fd, self.listener_fd]
             .into_iter()
             .chain(self.link_fd)
@@ -103,11 +109,12 @@ impl Handover {
     }
 
     fn encode(&self) -> Vec<u8> {
+        self.encode_as(HANDOVER_VERSION)
+    }
+
+    fn encode_as(&self, version: u16) -> Vec<u8> {
         let mut w = Writer::default();
-        w.u16(HANDOVER_VERSION)
-            .u32(self.generation)
-            .u64(self.started_unix_ms)
-            .flag(self.foreground);
+        w.u16(version).u32(self.generation).u64(self.started_unix_ms).flag(self.foreground);
         for path in [&self.socket, &self.lock, &self.log, &self.daemon_log] {
             w.bytes(path.as_bytes());
         }
@@ -135,6 +142,10 @@ impl Handover {
             }
             put_fd(&mut w, session.status_fd);
             put_status(&mut w, session.exit.as_ref());
+            if version >= 2 {
+                put_fd(&mut w, session.inner_fd);
+                put_fd(&mut w, session.listener_fd);
+            }
         }
         w.finish()
     }
@@ -142,7 +153,7 @@ impl Handover {
     fn decode(bytes: &[u8]) -> Result<Handover, DecodeError> {
         let mut r = Reader::new(bytes);
         let version = r.u16("state version")?;
-        if version != HANDOVER_VERSION {
+        if !(OLDEST_VERSION..=HANDOVER_VERSION).contains(&version) {
             return Err(DecodeError::Version {
                 what: "the keeper's state",
                 found: version,
@@ -181,19 +192,22 @@ impl Handover {
             ever_ready: r.flag("ever ready")?,
             sessions: {
                 let count = r.count("session count", MAX_SESSIONS)?;
-                (0..count).map(|_| get_session(&mut r)).collect::<Result<_, _>>()?
+                (0..count).map(|_| get_session(&mut r, version)).collect::<Result<_, _>>()?
             },
         })
     }
 }
 
-fn get_session(r: &mut Reader<'_>) -> Result<HeldSession, DecodeError> {
+fn get_session(r: &mut Reader<'_>, version: u16) -> Result<HeldSession, DecodeError> {
+    let sandboxes = version >= 2;
     Ok(HeldSession {
         id: SessionId(r.u64("session id")?),
         pid: r.i32("pid")?,
         fds: [r.i32("fd")?, r.i32("fd")?, r.i32("fd")?, r.i32("fd")?],
         status_fd: get_fd(r)?,
         exit: get_status(r)?,
+        inner_fd: if sandboxes { get_fd(r)? } else { None },
+        listener_fd: if sandboxes { get_fd(r)? } else { None },
     })
 }
 

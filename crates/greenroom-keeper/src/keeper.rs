@@ -17,7 +17,9 @@ use crate::fds::Slots;
 use crate::handover::{Handover, HeldSession};
 use crate::link::Endpoint;
 use crate::log::Log;
-use crate::message::{ExitStatus, KeeperHello, PROTOCOL_VERSION, ToDaemon};
+use crate::message::{
+    ExitStatus, KeeperHello, PROTOCOL_VERSION, SessionId, SignalTarget, SpawnStep, ToDaemon,
+};
 use crate::options::{EXIT_SHUTDOWN, EXIT_UPGRADE};
 use crate::outbox::{Flush, Outbox};
 use crate::replace::{self, ReplaceError, Replacement, TELL_PATIENCE};
@@ -34,6 +36,8 @@ pub(crate) const DAEMON_GRACE: Duration = Duration::from_secs(5);
 pub(crate) const UPGRADE_GRACE: Duration = Duration::from_secs(2);
 /// First daemons killed by a signal are tried again this often; one that exits says why, and that is final.
 const FIRST_TRIES: u32 = 3;
+/// While a replacement waits for a stage. Its end wakes the loop; this only bounds how late that is noticed.
+const STAGING_LOOK: Duration = Duration::from_millis(100);
 /// Enough for `MAX_SESSIONS`; more would only slow down programs that close all fds one by one.
 const WANTED_NOFILE: u64 = 65_536;
 
@@ -127,37 +131,40 @@ impl Keeper {
         let Some(id) = self.sessions.by_pid(pid) else {
             return;
         };
-        self.settle(id);
+        self.settle(id, true);
         if self.sessions.exited(pid, status).is_some() {
             self.log.say(format_args!("session {id}: pid {pid} ended, {status}"));
             self.outbox.push(ToDaemon::Exited { id, status });
         }
     }
 
-    /// Looks at a starting session's status pipe.
-    pub(crate) fn settle(&mut self, id: crate::message::SessionId) {
-        match self.sessions.settle(id) {
+    /// Looks at a starting session's status pipe, or at what its stage says.
+    pub(crate) fn settle(&mut self, id: SessionId, reaped: bool) {
+        match self.sessions.settle(id, reaped) {
             Settled::NotYet => {}
             Settled::Spawned { pid } => {
                 self.log.say(format_args!("session {id}: pid {pid} runs"));
+                self.tell_listener(id);
                 self.outbox.push(ToDaemon::Spawned { id, pid });
             }
-            Settled::Failed(fault) => self.spawn_failed(id, fault.step, fault.errno),
+            Settled::Failed(fault, why) => self.spawn_failed(id, fault.step, fault.errno, why),
         }
     }
 
-    pub(crate) fn spawn_failed(
-        &mut self,
-        id: crate::message::SessionId,
-        step: crate::message::SpawnStep,
-        errno: i32,
-    ) {
+    /// Before its session is handed over, so that whoever gets the session already has it.
+    pub(crate) fn tell_listener(&mut self, id: SessionId) {
+        if self.sessions.get(id).is_some_and(|session| session.listener.is_some()) {
+            self.outbox.push(ToDaemon::Listener { id });
+        }
+    }
+
+    pub(crate) fn spawn_failed(&mut self, id: SessionId, step: SpawnStep, errno: i32, why: String) {
         self.log.say(format_args!(
-            "session {id}: not started, {} failed: {}",
+            "session {id}: not started, {} failed: {} {why}",
             step.name(),
             io::Error::from_raw_os_error(errno)
         ));
-        self.outbox.push(ToDaemon::SpawnFailed { id, step, errno });
+        self.outbox.push(ToDaemon::SpawnFailed { id, step, errno, why });
     }
 
     fn daemon_ended(&mut self, status: ExitStatus) {
@@ -216,12 +223,12 @@ impl Keeper {
         if self.ending.is_some() {
             return;
         }
-        let live = self.sessions.live_pids();
+        let live: Vec<SessionId> = self.sessions.live().collect();
         self.log.say(format_args!("ending {} sessions", live.len()));
-        for pid in live {
+        for id in live {
             // CONT, so that a stopped group can act on the other two.
             for signo in [libc::SIGHUP, libc::SIGTERM, libc::SIGCONT] {
-                let _ = kill_group(pid, signo);
+                let _ = self.signal(id, signo, SignalTarget::Group);
             }
         }
         if let Some(Replacement::Checking(check)) = self.replacement.take() {
@@ -281,6 +288,10 @@ impl Keeper {
                 let _ = kill_group(pid, libc::SIGKILL);
             }
         }
+        for pid in self.sessions.late_stages(now) {
+            self.log.say(format_args!("stage {pid} does not get ready: killed"));
+            let _ = kill_group(pid, libc::SIGKILL);
+        }
         self.replace_on_time(now);
         let due = self.daemon.running.is_none() && self.daemon.start_at <= now;
         if due && self.ending.is_none() {
@@ -289,6 +300,7 @@ impl Keeper {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let now = Instant::now();
         let running = self.daemon.running.as_ref();
         let ending = self.ending.as_ref().and_then(|ending| match ending.killed {
             false => Some(ending.kill_at),
@@ -297,11 +309,15 @@ impl Keeper {
         });
         let replacing = self.replacement.as_ref().map(|it| match it {
             Replacement::Checking(check) => check.kill_at,
-            Replacement::Telling { .. } if self.outbox.is_empty() => Instant::now(),
+            // Wakes up by itself: each stage has its own deadline.
+            Replacement::Telling { .. } if self.sessions.is_staging() => now + STAGING_LOOK,
+            Replacement::Telling { .. } if self.outbox.is_empty() => now,
             Replacement::Telling { exec_by, .. } => *exec_by,
         });
         let start = (running.is_none() && self.ending.is_none()).then_some(self.daemon.start_at);
-        [running.and_then(|it| it.kill_at), ending, replacing, start].into_iter().flatten().min()
+        let stage = self.sessions.stage_deadline();
+        let running = running.and_then(|it| it.kill_at);
+        [running, ending, replacing, start, stage].into_iter().flatten().min()
     }
 
     fn start_daemon(&mut self) {
@@ -359,6 +375,8 @@ impl Keeper {
                 let _ = kill_process(check.pid, libc::SIGKILL);
                 check.kill_at = now + REAP_PATIENCE;
             }
+            // A stage's socket and buffers would be lost: it is waited for, and has its own deadline.
+            Some(Replacement::Telling { .. }) if self.sessions.is_staging() => {}
             Some(Replacement::Telling { path, exec_by })
                 if self.outbox.is_empty() || *exec_by <= now =>
             {
@@ -391,6 +409,8 @@ impl Keeper {
                 Phase::Exited(status) => Some(*status),
                 _ => None,
             },
+            inner_fd: session.inner.as_ref().map(last),
+            listener_fd: session.listener.as_ref().map(last),
         });
         let running = self.daemon.running.as_ref();
         Handover {

@@ -108,7 +108,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) stdio: Stdio<'a>,
     /// At most two; they arrive as fd 3 and 4.
     pub(crate) pass: &'a [BorrowedFd<'a>],
-    /// An open `cgroup.procs` to join. Not together with `pass`.
+    /// An open `cgroup.procs` to join. Together with `pass` only if `stdio` needs no slot.
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
     /// The limit on open files to go back to.
     pub(crate) nofile: Option<rustix::process::Rlimit>,
@@ -204,9 +204,14 @@ fn fill_slots(plan: &Plan<'_>, slots: &Slots, status: OwnedFd) -> Result<(), Fau
         fill(slot, *fd)?;
     }
     if let Some(fd) = plan.cgroup {
-        fill(SLOT_A, fd)?;
+        fill(cgroup_slot(plan), fd)?;
     }
     Ok(())
+}
+
+/// Used and forgotten before anything else is put into place.
+fn cgroup_slot(plan: &Plan<'_>) -> i32 {
+    if plan.pass.is_empty() { SLOT_A } else { SLOT_IO }
 }
 
 fn await_unshared(pid: i32, status: BorrowedFd<'_>) -> Result<(), Fault> {
@@ -261,7 +266,8 @@ struct Prepared<'a> {
     terminal: bool,
     output: bool,
     pass: usize,
-    cgroup: bool,
+    /// The slot with `cgroup.procs`.
+    cgroup: Option<i32>,
     nofile: Option<libc::rlimit>,
 }
 
@@ -278,7 +284,7 @@ impl<'a> Prepared<'a> {
             terminal: matches!(plan.stdio, Stdio::Terminal(_)),
             output: matches!(plan.stdio, Stdio::Output(_)),
             pass: plan.pass.len(),
-            cgroup: plan.cgroup.is_some(),
+            cgroup: plan.cgroup.map(|_| cgroup_slot(plan)),
             nofile: plan.nofile.map(|limit| libc::rlimit {
                 rlim_cur: limit.current.unwrap_or(libc::RLIM_INFINITY),
                 rlim_max: limit.maximum.unwrap_or(libc::RLIM_INFINITY),
@@ -320,8 +326,8 @@ unsafe fn child(prepared: &Prepared<'_>) -> ! {
             libc::write(SLOT_STATUS, [UNSHARED].as_ptr().cast(), 1) as i64,
             SpawnStep::Descriptors,
         );
-        if prepared.cgroup {
-            check(libc::write(SLOT_A, b"0".as_ptr().cast(), 1) as i64, SpawnStep::Cgroup);
+        if let Some(slot) = prepared.cgroup {
+            check(libc::write(slot, b"0".as_ptr().cast(), 1) as i64, SpawnStep::Cgroup);
         }
         child_terminal(prepared);
         child_inheritance(prepared);

@@ -14,6 +14,7 @@
 //! | `keeper`, `requests` | state and decisions; what the daemon asks for |
 //! | `sessions`, `outbox` | what is held; what waits to be told |
 //! | `spawn`, `launch`, `fds` | PTY and buffers; clone, set-up, exec; the low fd slots |
+//! | `staging` | sandboxed sessions on their way |
 //! | `daemon` | start, death, back-off, and what happens when the keeper dies |
 //! | `replace`, `handover` | exec in place; the state that goes with it |
 //! | `listen` | lock, stale socket, bind |
@@ -41,6 +42,7 @@ mod sessions;
 mod signals;
 mod spawn;
 pub mod spec;
+mod staging;
 pub mod tree;
 mod wire;
 

@@ -80,6 +80,13 @@ pub enum KeeperEvent {
         id: SessionId,
         step: SpawnStep,
         errno: i32,
+        /// In words, if errno alone does not tell. May be empty.
+        why: String,
+    },
+    /// Where programs in this session's sandbox look for the proxy. Comes before the session's `Spawned` or `Taken`.
+    Listener {
+        id: SessionId,
+        listener: OwnedFd,
     },
     /// Part of the answer to `list`; the last part has `more == false`.
     Sessions {
@@ -154,9 +161,27 @@ impl KeeperLink {
         cgroup: Option<BorrowedFd<'_>>,
     ) -> Result<(), LinkError> {
         let memfd = spec.to_memfd().map_err(|source| LinkError::Spec { id, source })?;
-        let message = ToKeeper::Spawn { id, with_cgroup: cgroup.is_some() };
+        let message = ToKeeper::Spawn { id, with_cgroup: cgroup.is_some(), with_plan: false };
         let mut fds = vec![memfd.as_fd()];
         fds.extend(cgroup);
+        self.send(&message, &fds)
+    }
+
+    /// Asks for a session in a sandbox. `plan` is sealed (`greenroom_sandbox::plan::Plan::seal`) and has the program. If its
+    /// network has allowed hosts, `Listener` comes before `Spawned`. A fault of the sandbox is a `SpawnFailed` with words.
+    pub fn spawn_sandboxed(
+        &self,
+        id: SessionId,
+        ring_bytes: u32,
+        plan: BorrowedFd<'_>,
+        cgroup: Option<BorrowedFd<'_>>,
+    ) -> Result<(), LinkError> {
+        let spec = SpawnSpec::sandboxed(ring_bytes);
+        let memfd = spec.to_memfd().map_err(|source| LinkError::Spec { id, source })?;
+        let message = ToKeeper::Spawn { id, with_cgroup: cgroup.is_some(), with_plan: true };
+        let mut fds = vec![memfd.as_fd()];
+        fds.extend(cgroup);
+        fds.push(plan);
         self.send(&message, &fds)
     }
 
@@ -222,6 +247,7 @@ impl AsFd for KeeperLink {
 fn event(message: ToDaemon, fds: Vec<OwnedFd>) -> Result<KeeperEvent, LinkError> {
     let expected = match &message {
         ToDaemon::Spawned { .. } => FDS_PER_SESSION,
+        ToDaemon::Listener { .. } => 1,
         ToDaemon::Taken { ids } => ids.len() * FDS_PER_SESSION,
         _ => 0,
     };
@@ -230,6 +256,11 @@ fn event(message: ToDaemon, fds: Vec<OwnedFd>) -> Result<KeeperEvent, LinkError>
         return Err(LinkError::FdCount { expected, got });
     }
     let mut fds = fds.into_iter();
+    if let ToDaemon::Listener { id } = message
+        && let Some(listener) = fds.next()
+    {
+        return Ok(KeeperEvent::Listener { id, listener });
+    }
     let mut next = || -> Option<SessionFds> {
         Some(SessionFds {
             master: fds.next()?,
@@ -244,7 +275,10 @@ fn event(message: ToDaemon, fds: Vec<OwnedFd>) -> Result<KeeperEvent, LinkError>
         ToDaemon::Spawned { id, pid } => {
             KeeperEvent::Spawned { id, pid, fds: next().expect(COUNTED) }
         }
-        ToDaemon::SpawnFailed { id, step, errno } => KeeperEvent::SpawnFailed { id, step, errno },
+        ToDaemon::SpawnFailed { id, step, errno, why } => {
+            KeeperEvent::SpawnFailed { id, step, errno, why }
+        }
+        ToDaemon::Listener { .. } => return Err(LinkError::FdCount { expected, got: 0 }),
         ToDaemon::Sessions { sessions, more } => KeeperEvent::Sessions { sessions, more },
         ToDaemon::Taken { ids } => KeeperEvent::Taken {
             sessions: ids.into_iter().map(|id| (id, next().expect(COUNTED))).collect(),

@@ -74,10 +74,12 @@ pub enum SpawnStep {
     Cwd,
     /// Running the program.
     Exec,
+    /// The sandbox could not be made as its plan says; the program was not run.
+    Sandbox,
 }
 
 impl SpawnStep {
-    pub const ALL: [SpawnStep; 11] = [
+    pub const ALL: [SpawnStep; 12] = [
         SpawnStep::Spec,
         SpawnStep::Id,
         SpawnStep::Pty,
@@ -89,6 +91,7 @@ impl SpawnStep {
         SpawnStep::Limits,
         SpawnStep::Cwd,
         SpawnStep::Exec,
+        SpawnStep::Sandbox,
     ];
 
     pub fn name(self) -> &'static str {
@@ -104,6 +107,7 @@ impl SpawnStep {
             SpawnStep::Limits => "limits",
             SpawnStep::Cwd => "cwd",
             SpawnStep::Exec => "exec",
+            SpawnStep::Sandbox => "sandbox",
         }
     }
 
@@ -171,10 +175,12 @@ pub enum ToKeeper {
     },
     /// The daemon is about to accept clients.
     Ready,
-    /// Attached: the spec memfd, then `cgroup.procs` if `with_cgroup`.
+    /// Attached: the spec memfd, then `cgroup.procs` if `with_cgroup`, then the sealed sandbox plan if `with_plan`. A keeper
+    /// that does not know plans refuses the fd it did not expect.
     Spawn {
         id: SessionId,
         with_cgroup: bool,
+        with_plan: bool,
     },
     List,
     Take {
@@ -207,6 +213,13 @@ pub enum ToDaemon {
         id: SessionId,
         step: SpawnStep,
         errno: i32,
+        /// In words, if errno alone does not tell: which layer of a sandbox, and on what path. May be empty.
+        why: String,
+    },
+    /// Attached: the socket inside a sandbox on which its programs look for the proxy. Comes before the `Spawned` or
+    /// `Taken` of its session.
+    Listener {
+        id: SessionId,
     },
     Sessions {
         sessions: Vec<SessionEntry>,
@@ -248,6 +261,7 @@ mod kind {
     pub(super) const EXITED: u16 = 134;
     pub(super) const SIGNALLED: u16 = 135;
     pub(super) const REPLACED: u16 = 136;
+    pub(super) const LISTENER: u16 = 137;
 }
 
 impl ToKeeper {
@@ -256,7 +270,9 @@ impl ToKeeper {
         match self {
             ToKeeper::Hello { version, pid } => w.u16(kind::HELLO).u16(*version).i32(*pid),
             ToKeeper::Ready => w.u16(kind::READY),
-            ToKeeper::Spawn { id, with_cgroup } => w.u16(kind::SPAWN).u64(id.0).flag(*with_cgroup),
+            ToKeeper::Spawn { id, with_cgroup, with_plan } => {
+                w.u16(kind::SPAWN).u64(id.0).flag(*with_cgroup).flag(*with_plan)
+            }
             ToKeeper::List => w.u16(kind::LIST),
             ToKeeper::Take { ids } => put_ids(w.u16(kind::TAKE), ids),
             ToKeeper::Signal { id, signo, to } => {
@@ -277,6 +293,8 @@ impl ToKeeper {
             kind::SPAWN => ToKeeper::Spawn {
                 id: SessionId(r.u64("session id")?),
                 with_cgroup: r.flag("cgroup flag")?,
+                // Older daemons end here.
+                with_plan: !r.peek().is_empty() && r.flag("plan flag")?,
             },
             kind::LIST => ToKeeper::List,
             kind::TAKE => ToKeeper::Take { ids: get_ids(&mut r)? },
@@ -302,9 +320,13 @@ impl ToDaemon {
         match self {
             ToDaemon::Hello(hello) => put_hello(w.u16(kind::KEEPER_HELLO), hello),
             ToDaemon::Spawned { id, pid } => w.u16(kind::SPAWNED).u64(id.0).i32(*pid),
-            ToDaemon::SpawnFailed { id, step, errno } => {
-                w.u16(kind::SPAWN_FAILED).u64(id.0).u8(*step as u8).i32(*errno)
-            }
+            ToDaemon::SpawnFailed { id, step, errno, why } => w
+                .u16(kind::SPAWN_FAILED)
+                .u64(id.0)
+                .u8(*step as u8)
+                .i32(*errno)
+                .bytes(cut(why).as_bytes()),
+            ToDaemon::Listener { id } => w.u16(kind::LISTENER).u64(id.0),
             ToDaemon::Sessions { sessions, more } => {
                 w.u16(kind::SESSIONS).flag(*more).count(sessions.len());
                 for entry in sessions {
@@ -336,7 +358,13 @@ impl ToDaemon {
                 id: SessionId(r.u64("session id")?),
                 step: SpawnStep::from_wire(r.u8("spawn step")?)?,
                 errno: r.i32("errno")?,
+                why: match r.peek() {
+                    // Older keepers end here.
+                    [] => String::new(),
+                    _ => String::from_utf8_lossy(r.bytes("reason", MAX_REASON_BYTES)?).into(),
+                },
             },
+            kind::LISTENER => ToDaemon::Listener { id: SessionId(r.u64("session id")?) },
             kind::SESSIONS => {
                 let more = r.flag("more flag")?;
                 let count = r.count("session count", MAX_LIST)?;

@@ -4,7 +4,7 @@
 //! open. Bounded: over `HIGH_WATER` the loop stops reading requests, so only exits are added, one per session.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -78,8 +78,10 @@ impl Outbox {
 fn attach<'a>(message: &mut ToDaemon, sessions: &'a Sessions) -> Option<Vec<BorrowedFd<'a>>> {
     match message {
         ToDaemon::Spawned { id, .. } => Some(fds_of(sessions.get(*id)?).to_vec()),
+        ToDaemon::Listener { id } => Some(vec![sessions.get(*id)?.listener.as_ref()?.as_fd()]),
         ToDaemon::Taken { ids } => {
-            ids.retain(|id| sessions.contains(*id));
+            // Not those whose terminal is still to come; they are told when it does.
+            ids.retain(|id| sessions.get(*id).is_some());
             let held = ids.iter().filter_map(|id| sessions.get(*id));
             Some(held.flat_map(fds_of).collect())
         }

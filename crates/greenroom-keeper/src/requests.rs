@@ -17,9 +17,10 @@ use crate::message::{
 };
 use crate::replace::{Check, Replacement};
 use crate::sessions::{MAX_SESSIONS, Phase, Session};
-use crate::signals::{kill_group, kill_process};
-use crate::spawn;
+use crate::signals::{kill_group, kill_process, signal_pidfd};
+use crate::spawn::{self, Buffers};
 use crate::spec::SpawnSpec;
+use crate::staging::Staging;
 
 /// Requests handled before signals and deadlines get their turn again.
 const REQUESTS_PER_TURN: usize = 64;
@@ -107,9 +108,16 @@ impl Keeper {
                 self.outbox.push(self.hello());
             }
             ToKeeper::Ready => self.told_ready(),
-            ToKeeper::Spawn { id, with_cgroup } => self.spawn(id, with_cgroup, fds),
+            ToKeeper::Spawn { id, with_cgroup, with_plan } => {
+                self.spawn(id, with_cgroup, with_plan, fds);
+            }
             ToKeeper::List => self.list(),
-            ToKeeper::Take { ids } => self.outbox.push(ToDaemon::Taken { ids }),
+            ToKeeper::Take { ids } => {
+                for id in &ids {
+                    self.tell_listener(*id);
+                }
+                self.outbox.push(ToDaemon::Taken { ids });
+            }
             ToKeeper::Signal { id, signo, to } => {
                 let errno = self.signal(id, signo, to).err().unwrap_or(0);
                 self.outbox.push(ToDaemon::Signalled { id, errno });
@@ -126,9 +134,9 @@ impl Keeper {
         }
     }
 
-    fn spawn(&mut self, id: SessionId, with_cgroup: bool, fds: Vec<OwnedFd>) {
-        if let Err(Fault { step, errno }) = self.try_spawn(id, with_cgroup, fds) {
-            self.spawn_failed(id, step, errno);
+    fn spawn(&mut self, id: SessionId, with_cgroup: bool, with_plan: bool, fds: Vec<OwnedFd>) {
+        if let Err(Fault { step, errno }) = self.try_spawn(id, with_cgroup, with_plan, fds) {
+            self.spawn_failed(id, step, errno, String::new());
         }
     }
 
@@ -136,6 +144,7 @@ impl Keeper {
         &mut self,
         id: SessionId,
         with_cgroup: bool,
+        with_plan: bool,
         fds: Vec<OwnedFd>,
     ) -> Result<(), Fault> {
         let fault = |step, errno| Fault { step, errno };
@@ -148,7 +157,7 @@ impl Keeper {
         if self.sessions.len() >= MAX_SESSIONS {
             return Err(fault(SpawnStep::Id, libc::ENOSPC));
         }
-        if fds.len() != 1 + usize::from(with_cgroup) {
+        if fds.len() != 1 + usize::from(with_cgroup) + usize::from(with_plan) {
             return Err(fault(SpawnStep::Spec, libc::EBADF));
         }
         let mut fds = fds.iter().map(AsFd::as_fd);
@@ -157,13 +166,31 @@ impl Keeper {
             self.log.say(format_args!("session {id}: {error}"));
             fault(SpawnStep::Spec, error.errno())
         })?;
-        let started = spawn::start(spec, fds.next(), &self.slots, Some(self.nofile))?;
+        // Never one without the other: a spec that wants a sandbox is not run without, nor a plan passed over.
+        if spec.is_sandboxed() != with_plan {
+            return Err(fault(SpawnStep::Spec, libc::EINVAL));
+        }
+        let cgroup = with_cgroup.then(|| fds.next()).flatten();
+        if let (true, Some(plan)) = (with_plan, fds.next()) {
+            // The image that is about to go cannot hand a stage over; the next one can be asked again.
+            if matches!(self.replacement, Some(Replacement::Telling { .. })) {
+                return Err(fault(SpawnStep::Id, libc::EAGAIN));
+            }
+            let buffers = Buffers::open(spec.ring_bytes)?;
+            let nofile = Some(self.nofile);
+            let staging = Staging::start(plan, buffers, cgroup, &self.slots, nofile)?;
+            self.sessions.insert_staging(id, staging);
+            return Ok(());
+        }
+        let started = spawn::start(spec, cgroup, &self.slots, Some(self.nofile))?;
         self.sessions.insert(
             id,
             Session {
                 pid: started.launched.pid,
                 fds: started.fds,
                 phase: Phase::Starting(started.launched.status),
+                inner: None,
+                listener: None,
             },
         );
         Ok(())
@@ -181,13 +208,20 @@ impl Keeper {
         }
     }
 
-    /// Only while the leader is not reaped: afterwards its number, and its group's, may be somebody else's.
-    fn signal(&self, id: SessionId, signo: i32, to: SignalTarget) -> Result<(), i32> {
+    /// Only while the leader is not reaped: afterwards its number, and its group's, may be somebody else's. In a sandbox the
+    /// program is meant and not the stage around it, which takes no signal but KILL; that one ends all of it.
+    pub(crate) fn signal(&self, id: SessionId, signo: i32, to: SignalTarget) -> Result<(), i32> {
         let pid = self.sessions.live_pid(id).ok_or(libc::ESRCH)?;
-        match to {
-            SignalTarget::Leader => kill_process(pid, signo),
-            SignalTarget::Group => kill_group(pid, signo),
-            SignalTarget::Foreground => {
+        let inner = self.sessions.get(id).and_then(|session| session.inner.as_ref());
+        match (to, inner) {
+            (SignalTarget::Leader | SignalTarget::Group, Some(_)) if signo == libc::SIGKILL => {
+                kill_group(pid, signo)
+            }
+            (SignalTarget::Leader, Some(inner)) => signal_pidfd(inner.as_fd(), signo, false),
+            (SignalTarget::Group, Some(inner)) => signal_pidfd(inner.as_fd(), signo, true),
+            (SignalTarget::Leader, None) => kill_process(pid, signo),
+            (SignalTarget::Group, None) => kill_group(pid, signo),
+            (SignalTarget::Foreground, _) => {
                 let session = self.sessions.get(id).ok_or(libc::ESRCH)?;
                 let group = rustix::termios::tcgetpgrp(&session.fds.master)
                     .map_err(|errno| errno.raw_os_error())?;

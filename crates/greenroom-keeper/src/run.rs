@@ -191,8 +191,10 @@ fn adopt_sessions(held: Vec<HeldSession>) -> Sessions {
                 (None, Some(status)) => Phase::Starting(Status::new(status)),
                 (None, None) => Phase::Running,
             };
+            let adopt = |fd: Option<RawFd>| fd.and_then(|fd| fds::adopt(fd).ok());
+            let (inner, listener) = (adopt(it.inner_fd), adopt(it.listener_fd));
             let fds = SessionFds { master, pipe_read, pipe_write, ring };
-            let session = Session { pid: it.pid, fds, phase };
+            let session = Session { pid: it.pid, fds, phase, inner, listener };
             sessions.insert(it.id, session);
         }
     }
@@ -211,7 +213,7 @@ fn live(mut keeper: Keeper) -> ExitCode {
         let flush = keeper.flush();
         let woken = wait(&keeper, &flush);
         for id in woken.settled {
-            keeper.settle(id);
+            keeper.settle(id, false);
         }
         if woken.link {
             keeper.serve_link();

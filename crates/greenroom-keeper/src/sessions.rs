@@ -5,11 +5,13 @@
 //! purpose: names, sizes, anything a session means.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use crate::launch::{Fault, Progress, Status};
 use crate::link::{FDS_PER_SESSION, SessionFds};
 use crate::message::{ExitStatus, SessionEntry, SessionId, SessionState};
+use crate::staging::{Inside, Staged, Staging};
 
 /// Four fds each: 16,384 fds, and less than 2 MiB of table.
 pub(crate) const MAX_SESSIONS: usize = 4096;
@@ -19,6 +21,10 @@ pub(crate) struct Session {
     pub(crate) pid: i32,
     pub(crate) fds: SessionFds,
     pub(crate) phase: Phase,
+    /// The program, if it runs in a sandbox: `pid` is then the stage around it.
+    pub(crate) inner: Option<OwnedFd>,
+    /// Where the sandbox's programs look for the proxy.
+    pub(crate) listener: Option<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -32,8 +38,11 @@ pub(crate) enum Phase {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     NotYet,
-    Spawned { pid: i32 },
-    Failed(Fault),
+    Spawned {
+        pid: i32,
+    },
+    /// With words, if errno alone does not tell.
+    Failed(Fault, String),
 }
 
 #[derive(Debug, Default)]
@@ -42,6 +51,8 @@ pub(crate) struct Sessions {
     /// Processes that have not been reaped. A reaped pid may belong to anybody.
     by_pid: HashMap<i32, SessionId>,
     starting: Vec<SessionId>,
+    /// Sandboxes in the making. They become `held` when their program runs.
+    staging: BTreeMap<SessionId, Staging>,
 }
 
 impl Sessions {
@@ -56,12 +67,36 @@ impl Sessions {
         self.held.insert(id, session);
     }
 
+    pub(crate) fn insert_staging(&mut self, id: SessionId, staging: Staging) {
+        self.by_pid.insert(staging.pid, id);
+        self.staging.insert(id, staging);
+    }
+
+    pub(crate) fn is_staging(&self) -> bool {
+        !self.staging.is_empty()
+    }
+
+    /// When the next stage that takes too long must be killed.
+    pub(crate) fn stage_deadline(&self) -> Option<Instant> {
+        self.staging.values().filter_map(|staging| staging.kill_at).min()
+    }
+
+    /// Stages whose time is up, each named once.
+    pub(crate) fn late_stages(&mut self, now: Instant) -> Vec<i32> {
+        let late = self.staging.values_mut().filter(|it| it.kill_at.is_some_and(|at| at <= now));
+        late.map(|staging| {
+            staging.kill_at = None;
+            staging.pid
+        })
+        .collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.held.len()
+        self.held.len() + self.staging.len()
     }
 
     pub(crate) fn contains(&self, id: SessionId) -> bool {
-        self.held.contains_key(&id)
+        self.held.contains_key(&id) || self.staging.contains_key(&id)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
@@ -70,8 +105,16 @@ impl Sessions {
 
     /// The leader's pid, while it is certainly still that process.
     pub(crate) fn live_pid(&self, id: SessionId) -> Option<i32> {
+        if let Some(staging) = self.staging.get(&id) {
+            return Some(staging.pid);
+        }
         let session = self.held.get(&id)?;
         (!matches!(session.phase, Phase::Exited(_))).then_some(session.pid)
+    }
+
+    /// Sessions whose process has not been reaped.
+    pub(crate) fn live(&self) -> impl Iterator<Item = SessionId> {
+        self.by_pid.values().copied()
     }
 
     pub(crate) fn live_pids(&self) -> Vec<i32> {
@@ -83,14 +126,47 @@ impl Sessions {
     }
 
     pub(crate) fn starting(&self) -> impl Iterator<Item = (SessionId, BorrowedFd<'_>)> {
-        self.starting.iter().filter_map(|id| match &self.held.get(id)?.phase {
+        let plain = self.starting.iter().filter_map(|id| match &self.held.get(id)?.phase {
             Phase::Starting(status) => Some((*id, status.as_fd())),
             _ => None,
+        });
+        plain.chain(self.staging.iter().map(|(id, staging)| (*id, staging.as_fd())))
+    }
+
+    /// Hears what a stage has to say. `reaped`: it will say no more.
+    fn settle_staging(&mut self, id: SessionId, reaped: bool) -> Option<Settled> {
+        let staging = self.staging.get_mut(&id)?;
+        let staged = match staging.look() {
+            Staged::NotYet if reaped => staging.died(),
+            staged => staged,
+        };
+        if let Staged::NotYet = staged {
+            return Some(Settled::NotYet);
+        }
+        let pid = self.staging.remove(&id)?.pid;
+        self.by_pid.remove(&pid);
+        Some(match staged {
+            Staged::NotYet => Settled::NotYet,
+            Staged::Running(Inside { fds, inner, listener }) => {
+                let phase = Phase::Running;
+                self.insert(id, Session { pid, fds, phase, inner, listener });
+                Settled::Spawned { pid }
+            }
+            Staged::Failed(fault, why) => {
+                // Whatever it is doing, it is not wanted any more. Not reaped yet, so the number is still its own.
+                if !reaped {
+                    let _ = crate::signals::kill_group(pid, libc::SIGKILL);
+                }
+                Settled::Failed(fault, why)
+            }
         })
     }
 
     /// Reads the status pipe of a starting session. A failed one is gone afterwards.
-    pub(crate) fn settle(&mut self, id: SessionId) -> Settled {
+    pub(crate) fn settle(&mut self, id: SessionId, reaped: bool) -> Settled {
+        if let Some(settled) = self.settle_staging(id, reaped) {
+            return settled;
+        }
         let Some(session) = self.held.get_mut(&id) else {
             return Settled::NotYet;
         };
@@ -105,7 +181,7 @@ impl Sessions {
         if let Progress::Failed(fault) = progress {
             self.by_pid.remove(&session.pid);
             self.held.remove(&id);
-            return Settled::Failed(fault);
+            return Settled::Failed(fault, String::new());
         }
         session.phase = Phase::Running;
         Settled::Spawned { pid: session.pid }
@@ -132,6 +208,12 @@ impl Sessions {
     }
 
     pub(crate) fn entries(&self) -> Vec<SessionEntry> {
+        let starting = |(id, staging): (&SessionId, &Staging)| SessionEntry {
+            id: *id,
+            pid: staging.pid,
+            state: SessionState::Starting,
+        };
+        let staging = self.staging.iter().map(starting);
         self.iter()
             .map(|(id, session)| SessionEntry {
                 id,
@@ -142,6 +224,7 @@ impl Sessions {
                     Phase::Exited(status) => SessionState::Exited(*status),
                 },
             })
+            .chain(staging)
             .collect()
     }
 }

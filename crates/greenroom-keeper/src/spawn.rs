@@ -26,6 +26,25 @@ pub(crate) struct Started {
     pub(crate) fds: SessionFds,
 }
 
+/// Pipe and ring of a session whose terminal is still to come.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    /// Read end, write end, ring; gone once the session has them.
+    fds: Option<[OwnedFd; 3]>,
+}
+
+impl Buffers {
+    pub(crate) fn open(ring_bytes: u32) -> Result<Buffers, Fault> {
+        let (pipe_read, pipe_write) = open_pipe().map_err(Fault::at(SpawnStep::Buffers))?;
+        let ring = open_ring(ring_bytes).map_err(Fault::at(SpawnStep::Buffers))?;
+        Ok(Buffers { fds: Some([pipe_read, pipe_write, ring]) })
+    }
+
+    pub(crate) fn take(&mut self) -> Option<[OwnedFd; 3]> {
+        self.fds.take()
+    }
+}
+
 /// Opens everything and launches the child.
 pub(crate) fn start(
     spec: SpawnSpec,

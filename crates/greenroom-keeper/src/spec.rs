@@ -26,6 +26,10 @@ pub const MAX_RING_BYTES: u32 = 16 * 1024 * 1024;
 /// A ring has at least its header page.
 pub const MIN_RING_BYTES: u32 = 4096;
 
+/// A sandbox plan comes with this spec and has program, environment and directory; argv here is only a name. A keeper that
+/// does not know it must not start anything.
+pub const FLAG_SANDBOXED: u32 = 1;
+
 const SPEC_SEALS: SealFlags =
     SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
 
@@ -40,7 +44,7 @@ pub struct SpawnSpec {
     pub rows: u16,
     /// Size of the ring memfd, header included.
     pub ring_bytes: u32,
-    /// None defined yet; a bit the keeper does not know is refused.
+    /// `FLAG_SANDBOXED`; a bit the keeper does not know is refused.
     pub flags: u32,
 }
 
@@ -75,6 +79,23 @@ impl SpecError {
 }
 
 impl SpawnSpec {
+    /// What goes with a sandbox plan. Size and program are in the plan.
+    pub fn sandboxed(ring_bytes: u32) -> SpawnSpec {
+        SpawnSpec {
+            argv: vec![b"sandboxed".to_vec()],
+            env: Vec::new(),
+            cwd: b"/".to_vec(),
+            cols: 1,
+            rows: 1,
+            ring_bytes,
+            flags: FLAG_SANDBOXED,
+        }
+    }
+
+    pub(crate) fn is_sandboxed(&self) -> bool {
+        self.flags & FLAG_SANDBOXED != 0
+    }
+
     /// Writes the spec into a sealed memfd, to be attached to `Spawn`.
     pub fn to_memfd(&self) -> Result<OwnedFd, SpecError> {
         self.check()?;
@@ -188,7 +209,7 @@ impl SpawnSpec {
             ("the ring size", self.ring_bytes, MIN_RING_BYTES..=MAX_RING_BYTES),
             ("cols", u32::from(self.cols), 1..=u32::from(u16::MAX)),
             ("rows", u32::from(self.rows), 1..=u32::from(u16::MAX)),
-            ("flags", self.flags, 0..=0),
+            ("flags", self.flags, 0..=FLAG_SANDBOXED),
         ] {
             if !range.contains(&value) {
                 return Err(SpecError::OutOfRange { field, value });

@@ -30,9 +30,11 @@ fn orphans_come_home_and_are_reaped() {
     // The grandchild leaves the session, outlives its parents, and ends when its pipe does.
     let (_, fds) = daemon.spawn(
         1,
-        &sh("(setsid sh -c 'trap \"\" HUP; echo orphan; read x' </dev/null &) ; sleep 0; exit 0"),
+        &sh("(setsid sh -c 'trap \"\" HUP; echo orphan; read x' </dev/null &) ; read go"),
     );
     read_until(&fds.master, "orphan");
+    // Not before: an orphan that has not yet trapped it would die of the hang-up.
+    write(&fds.master, "\n");
     daemon.exited(1);
     read_all(&fds.master);
     daemon.link.release(SessionId(1)).unwrap();

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 
+use greenroom_keeper::message::ToKeeper;
 use greenroom_keeper::{
     ExitStatus, KeeperEvent, SessionId, SessionState, SignalTarget, SpawnSpec, SpawnStep,
 };
@@ -42,7 +43,8 @@ fn a_signal_is_told_as_a_signal() {
 fn fails(daemon: &FakeDaemon, spec: &SpawnSpec, expected: (SpawnStep, i32)) {
     daemon.link.spawn(SessionId(9), spec, None).unwrap();
     match daemon.next() {
-        KeeperEvent::SpawnFailed { id, step, errno } => {
+        KeeperEvent::SpawnFailed { id, step, errno, why } => {
+            assert_eq!(why, "");
             assert_eq!((id, step, errno), (SessionId(9), expected.0, expected.1));
         }
         other => panic!("expected a failed spawn, got {other:?}"),
@@ -76,8 +78,7 @@ fn every_failed_start_names_its_step() {
 fn a_spec_that_can_change_or_lies_is_refused() {
     let (_host, daemon) = Host::start();
     let memfd = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
-    let message =
-        greenroom_keeper::message::ToKeeper::Spawn { id: SessionId(9), with_cgroup: false };
+    let message = ToKeeper::Spawn { id: SessionId(9), with_cgroup: false, with_plan: false };
     for (fds, errno) in [
         (vec![memfd.as_fd()], libc::EPERM),
         (vec![], libc::EBADF),

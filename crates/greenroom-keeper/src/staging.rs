@@ -1,0 +1,165 @@
+//! Sandboxed sessions on their way: the stage is making the fence and has not yet become the program.
+//!
+//! In: a launched stage and its control socket. Out, without ever blocking: the terminal it made inside, or which layer failed
+//! and why. The program runs once the stage has said "ready" and the socket has ended without a fault: exec closes it. A
+//! stage that takes too long is killed. Absent on purpose: what a plan says; the keeper only carries it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use greenroom_sandbox::control::Report;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
+use rustix::process::Rlimit;
+
+use crate::fds::Slots;
+use crate::launch::{Fault, Image, Launched, Plan, Progress, Status, Stdio, launch};
+use crate::link::{Endpoint, LinkError, SessionFds};
+use crate::message::SpawnStep;
+use crate::spawn::Buffers;
+
+/// A stage needs milliseconds; one that hangs on a dead file system is given up after this.
+const STAGE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The program of a stage is the keeper's own image, so that both speak the same version.
+const STAGE: [&[u8]; 2] = [b"/proc/self/exe", b"__sandbox-exec"];
+
+#[derive(Debug)]
+pub(crate) struct Staging {
+    pub(crate) pid: i32,
+    status: Status,
+    control: Endpoint,
+    buffers: Buffers,
+    ready: Option<Made>,
+    /// `None` once it was killed for being late.
+    pub(crate) kill_at: Option<Instant>,
+}
+
+/// What a stage made inside.
+#[derive(Debug)]
+struct Made {
+    master: OwnedFd,
+    inner: Option<OwnedFd>,
+    listener: Option<OwnedFd>,
+}
+
+/// What a look at a stage brought.
+pub(crate) enum Staged {
+    NotYet,
+    Running(Inside),
+    Failed(Fault, String),
+}
+
+/// A session whose program runs inside.
+pub(crate) struct Inside {
+    pub(crate) fds: SessionFds,
+    /// The program, which is not the process the keeper started.
+    pub(crate) inner: Option<OwnedFd>,
+    pub(crate) listener: Option<OwnedFd>,
+}
+
+impl Staging {
+    pub(crate) fn start(
+        plan: BorrowedFd<'_>,
+        buffers: Buffers,
+        cgroup: Option<BorrowedFd<'_>>,
+        slots: &Slots,
+        nofile: Option<Rlimit>,
+    ) -> Result<Staging, Fault> {
+        let (control, theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(std::io::Error::from)
+        .map_err(Fault::at(SpawnStep::Buffers))?;
+        let argv = STAGE.map(<[u8]>::to_vec).to_vec();
+        // Nothing of ours: what the program gets is in the plan.
+        let image = Image::new(argv, Vec::new(), Some(b"/".to_vec()))
+            .ok_or(Fault { step: SpawnStep::Spec, errno: libc::EINVAL })?;
+        let pass = [plan, theirs.as_fd()];
+        let plan = Plan { image: &image, stdio: Stdio::Inherit, pass: &pass, cgroup, nofile };
+        let Launched { pid, status } = launch(&plan, slots)?;
+        Ok(Staging {
+            pid,
+            status,
+            control: Endpoint::new(control),
+            buffers,
+            ready: None,
+            kill_at: Some(Instant::now() + STAGE_PATIENCE),
+        })
+    }
+
+    /// Reads what the stage has said. After anything but `NotYet` this is over.
+    pub(crate) fn look(&mut self) -> Staged {
+        loop {
+            match self.control.recv(RecvFlags::DONTWAIT) {
+                Ok(Some((bytes, fds))) => match self.heard(&bytes, fds) {
+                    Ok(()) => {}
+                    Err((fault, why)) => return Staged::Failed(fault, why),
+                },
+                Ok(None) => return self.ended(),
+                Err(LinkError::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::WouldBlock =>
+                {
+                    return Staged::NotYet;
+                }
+                Err(error) => return failed(libc::EPROTO, format!("its stage: {error}")),
+            }
+        }
+    }
+
+    fn heard(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), (Fault, String)> {
+        let fault = |errno| Fault { step: SpawnStep::Sandbox, errno };
+        let strange = || (fault(libc::EPROTO), "its stage said something strange".to_owned());
+        match Report::decode(bytes) {
+            Ok(Report::Ready { inner, listener }) if self.ready.is_none() => {
+                let mut fds = fds.into_iter();
+                let master = fds.next().ok_or_else(strange)?;
+                let mut next = |wanted: bool| match wanted {
+                    true => fds.next().map(Some).ok_or_else(strange),
+                    false => Ok(None),
+                };
+                let (inner, listener) = (next(inner)?, next(listener)?);
+                self.ready = Some(Made { master, inner, listener });
+                Ok(())
+            }
+            Ok(Report::Fault(told)) => Err((fault(told.errno), told.to_string())),
+            Ok(Report::Ready { .. }) | Err(_) => Err(strange()),
+        }
+    }
+
+    /// The end of the control socket: exec, or death.
+    fn ended(&mut self) -> Staged {
+        let buffers = self.buffers.take();
+        match (self.ready.take(), buffers) {
+            (Some(Made { master, inner, listener }), Some([pipe_read, pipe_write, ring])) => {
+                let fds = SessionFds { master, pipe_read, pipe_write, ring };
+                Staged::Running(Inside { fds, inner, listener })
+            }
+            _ => self.died(),
+        }
+    }
+
+    /// It was reaped, or ended, without having said all it should.
+    pub(crate) fn died(&self) -> Staged {
+        match self.status.poll() {
+            Progress::Failed(fault) => Staged::Failed(fault, "its stage could not run".to_owned()),
+            _ if self.kill_at.is_none() => failed(
+                libc::ETIMEDOUT,
+                format!("its stage was not ready after {} s", STAGE_PATIENCE.as_secs()),
+            ),
+            _ => failed(libc::ECHILD, "its stage was killed".to_owned()),
+        }
+    }
+}
+
+fn failed(errno: i32, why: String) -> Staged {
+    Staged::Failed(Fault { step: SpawnStep::Sandbox, errno }, why)
+}
+
+impl AsFd for Staging {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+}
