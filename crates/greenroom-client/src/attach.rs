@@ -310,7 +310,7 @@ impl AttachStream {
         if error.kind() != FaultKind::SessionClosed {
             return Err(error);
         }
-        let params = InfoParams { session: self.params.session.clone(), explain: false };
+        let params = InfoParams::of(&self.params.session);
         let info = self.client.session_info(&params).await?;
         info.exit.map(AttachEvent::Exit).ok_or(error)
     }

@@ -11,6 +11,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use greenroom_plugins::sandbox::SandboxConfig;
+use greenroom_plugins::scratchpad::ScratchpadConfig;
+use greenroom_plugins::worktree::WorktreeConfig;
 use toml::de::{DeTable, DeValue};
 
 pub use keys::{KEYS, Key};
@@ -25,6 +28,9 @@ const SIMILAR: f64 = 0.7;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub sessions: Sessions,
+    pub worktree: WorktreeConfig,
+    pub scratchpad: ScratchpadConfig,
+    pub sandbox: SandboxConfig,
     pub attach: Attach,
     pub events: Events,
     pub log: Log,
@@ -71,6 +77,9 @@ impl Default for Config {
                 max: 0,
                 kill_grace: Duration::ZERO,
             },
+            worktree: WorktreeConfig::default(),
+            scratchpad: ScratchpadConfig::default(),
+            sandbox: SandboxConfig::default(),
             attach: Attach { prefix: String::new() },
             events: Events { keep: 0 },
             log: Log { level: String::new(), file_bytes: 0, files: 0 },
@@ -224,8 +233,23 @@ fn given(value: &DeValue<'_>) -> Given {
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
             .map_or(Given::Other("an integer out of range"), Given::Number),
         DeValue::Float(_) => Given::Other("a fraction"),
-        DeValue::Array(_) => Given::Other("a list"),
-        DeValue::Table(_) => Given::Other("a table"),
+        DeValue::Array(items) => {
+            let text = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {
+                DeValue::String(text) => Some(text.clone().into_owned()),
+                _ => None,
+            };
+            let texts: Option<Vec<String>> = items.iter().map(text).collect();
+            texts.map_or(Given::Other("a list"), Given::List)
+        }
+        DeValue::Table(table) => {
+            let pair = |(name, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
+                let DeValue::String(text) = value.get_ref() else { return None };
+                let name: &std::borrow::Cow<'_, str> = name.get_ref();
+                Some((name.clone().into_owned(), text.clone().into_owned()))
+            };
+            let pairs: Option<Vec<(String, String)>> = table.iter().map(pair).collect();
+            pairs.map_or(Given::Other("a table"), Given::Pairs)
+        }
         DeValue::Datetime(_) => Given::Other("a date"),
     }
 }

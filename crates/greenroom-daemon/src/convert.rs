@@ -86,6 +86,10 @@ pub fn info(info: SessionInfo, clients: Vec<wire::ClientEntry>) -> wire::Session
         clients,
         size_owner: info.size_owner.map(client),
         plugins: Vec::new(),
+        sandbox: None,
+        deadline_at: None,
+        notes: Vec::new(),
+        denied: Vec::new(),
         explain: None,
     }
 }

@@ -4,6 +4,7 @@
 //! the store's queue. Reading them again, by page or live, is [`Storage`]'s. Deliberately absent:
 //! what a clipboard held; a log is read by more people than a clipboard is meant for.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use greenroom_engine::SessionId;
@@ -11,6 +12,7 @@ use greenroom_engine::events::{Event, Events, Fact};
 use greenroom_protocol::Timestamp;
 use serde_json::{Value, json};
 
+use crate::chains::Ends;
 use crate::convert;
 use crate::store::{NewEvent, Storage};
 
@@ -20,16 +22,20 @@ const TEXT_MAX: usize = 4096;
 /// The engine's sink.
 pub struct Facts {
     storage: Storage,
+    ends: Arc<Ends>,
 }
 
 impl Facts {
-    pub fn new(storage: Storage) -> Facts {
-        Facts { storage }
+    pub fn new(storage: Storage, ends: Arc<Ends>) -> Facts {
+        Facts { storage, ends }
     }
 }
 
 impl Events for Facts {
     fn emit(&self, event: Event) {
+        if let Fact::Exited { .. } = event.fact {
+            self.ends.ended(event.session);
+        }
         let (kind, data) = row(event.fact);
         self.storage.log(about(event.session, kind, data));
     }

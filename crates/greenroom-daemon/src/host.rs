@@ -7,9 +7,11 @@ use std::time::SystemTime;
 
 use greenroom_engine::Engine;
 use greenroom_keeper::KeeperHello;
+use greenroom_plugins::chain::Chains;
 use tokio::sync::Notify;
 
 use crate::attach::Viewers;
+use crate::chains::Ends;
 use crate::config::Config;
 use crate::keeper::Keeper;
 use crate::lifecycle::Life;
@@ -19,6 +21,9 @@ use crate::store::Storage;
 
 pub struct Host {
     pub engine: Engine,
+    /// What plugins prepared for sessions, and have to clean up.
+    pub chains: Chains,
+    pub ends: Arc<Ends>,
     pub storage: Storage,
     pub keeper: Arc<Keeper>,
     pub hello: KeeperHello,

@@ -104,6 +104,11 @@ impl Paths {
         self.config.join("config.toml")
     }
 
+    /// With the configuration file and `secrets/`.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
     pub fn plugins(&self) -> PathBuf {
         self.data.join("plugins")
     }

@@ -11,12 +11,14 @@ use greenroom_engine::session::Ladder;
 use greenroom_engine::threads::SessionThreads;
 use greenroom_engine::{Engine, EngineParts};
 use greenroom_keeper::{EXIT_SHUTDOWN, EXIT_UPGRADE, Inherited, KeeperHello, LinkError};
+use greenroom_plugins::chain::ChainError;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::adopt;
 use crate::attach::Viewers;
+use crate::chains::{self, Ends};
 use crate::config::{Config, ConfigError};
 use crate::events::{Facts, of_the_host};
 use crate::host::{Counters, Host};
@@ -67,6 +69,8 @@ enum RunError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
+    Chains(#[from] ChainError),
+    #[error(transparent)]
     Keeper(#[from] KeeperError),
     #[error("cannot start the journal: {0}")]
     Journal(#[from] JournalError),
@@ -109,6 +113,9 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     let (storage, records) = Storage::open(&paths.database(), config.events.keep)?;
     let known = adopt::known(records, inheritance.sessions);
     storage.skip_ids(known.iter().map(|one| one.record.id.0).max().unwrap_or(0));
+    let chains = chains::load(&paths, &config)?;
+    // A session that never started has a chain and no record: its id must not come again.
+    storage.skip_ids(chains.last_id());
 
     let socket = socket_of(&inherited.listener).unwrap_or_else(|| paths.socket());
 
@@ -117,11 +124,14 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     let code = runtime.block_on(async {
         let keeper = Arc::new(keeper);
         let exits = keeper.listen()?;
-        let engine = engine(&keeper, &storage, &config, &paths, &threads)?;
+        let ends = Arc::<Ends>::default();
+        let engine = engine(&keeper, &storage, &ends, &config, &paths, &threads)?;
         let sessions = known.len();
         engine.adopt(known);
         let host = Arc::new(Host {
             engine,
+            chains,
+            ends,
             storage,
             keeper,
             hello: inheritance.hello,
@@ -135,6 +145,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             counters: Counters::default(),
         });
         tokio::spawn(watch_exits(host.clone(), exits));
+        chains::recover(&host);
         tokio::spawn(watch_signals(host.clone()));
         announce(&host, sessions, began);
         host.keeper.ready()?;
@@ -181,6 +192,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
 fn engine(
     keeper: &Arc<Keeper>,
     storage: &Storage,
+    ends: &Arc<Ends>,
     config: &Config,
     paths: &Paths,
     threads: &SessionThreads,
@@ -190,7 +202,7 @@ fn engine(
     Ok(Engine::new(EngineParts {
         processes: keeper.clone(),
         store: Arc::new(storage.clone()),
-        events: Arc::new(Facts::new(storage.clone())),
+        events: Arc::new(Facts::new(storage.clone(), ends.clone())),
         dir: paths.sessions(),
         limits,
         spiller: Spiller::start(budget)?,
@@ -246,6 +258,7 @@ async fn farewell(host: &Arc<Host>) -> ExitCode {
     host.storage.log(of_the_host("daemon.stopping", json!({ "why": format!("{ending:?}") })));
     if let Ending::Shutdown { grace } = ending {
         host.engine.end_all(Ladder { grace, ..Ladder::default() }).await;
+        chains::settle_all(host).await;
         if let Err(error) = host.keeper.shutdown() {
             tracing::warn!(%error, "telling the keeper to end");
         }

@@ -32,8 +32,14 @@ pub struct SessionSpec {
 /// A fence around a session's processes. Whoever starts them asks it for the plan and hands that on; the engine only
 /// carries it.
 pub trait Confinement: Send + Sync {
+    /// One word: how strong it is.
+    fn level(&self) -> &str;
+
     /// In a few words, for people.
     fn summary(&self) -> String;
+
+    /// The hosts it lets the program reach through a proxy, if it needs one.
+    fn hosts(&self) -> Option<Vec<String>>;
 
     /// The sealed plan by which `spec` is to be started: a file in memory, read by the stage that builds the fence.
     fn plan(&self, spec: &SessionSpec) -> io::Result<OwnedFd>;

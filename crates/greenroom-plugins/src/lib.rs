@@ -9,6 +9,7 @@
 pub mod chain;
 pub mod env;
 pub mod git;
+pub mod sandbox;
 pub mod scratchpad;
 pub mod spec;
 #[cfg(test)]

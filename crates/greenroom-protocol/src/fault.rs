@@ -83,6 +83,7 @@ faults! {
     Disk "disk" -32025 FAILED "the disk refused: full, read-only or broken";
     Busy "busy" -32026 UNAVAILABLE "a limit on things at once is reached; try again later";
     Unsupported "unsupported" -32027 FAILED "this host or platform cannot do it";
+    Refused "refused" -32029 FAILED "a session plugin could not prepare the session; nothing was started or left behind";
     NeedsInput "needs_input" -32028 NEEDS_INPUT "the session waits for a person";
 }
 

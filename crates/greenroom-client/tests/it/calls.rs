@@ -19,7 +19,7 @@ async fn pair() -> (FakeHost, Client, Peer) {
 }
 
 fn info(session: &str) -> InfoParams {
-    InfoParams { session: session.into(), explain: false }
+    InfoParams::of(session)
 }
 
 fn info_of(id: &str) -> Value {

@@ -1,7 +1,12 @@
 //! Every key of the configuration, once: section, name, default, meaning, and how it is read.
 
+use std::collections::BTreeMap;
+
+use greenroom_plugins::sandbox::HostPattern;
+use greenroom_plugins::worktree::Share;
+
 use super::Config;
-use super::value::{Given, bytes, count, duration, level, size, text, word};
+use super::value::{Given, bytes, count, duration, flag, level, pairs, size, text, texts, word};
 
 pub struct Key {
     pub section: &'static str,
@@ -54,6 +59,44 @@ fn events(given: &Given) -> Result<u64, String> {
     count(given, 100, 10_000_000)
 }
 
+fn prefix(given: &Given) -> Result<String, String> {
+    let prefix = word(given)?;
+    match prefix.ends_with('/') && !prefix.starts_with('/') {
+        true => Ok(prefix),
+        false => Err(format!("must be a branch prefix such as \"greenroom/\", not \"{prefix}\"")),
+    }
+}
+
+fn seconds(given: &Given) -> Result<u64, String> {
+    duration(given).map(|time| time.as_secs().max(1))
+}
+
+fn share(given: &Given) -> Result<BTreeMap<String, Share>, String> {
+    let one = |(dir, how): (String, String)| {
+        let share = match how.as_str() {
+            "none" => Share::None,
+            "reflink" => Share::Reflink,
+            "hardlink" => Share::Hardlink,
+            "symlink" => Share::Symlink,
+            other => {
+                return Err(format!(
+                    "must say none, reflink, hardlink or symlink for {dir}, not \"{other}\""
+                ));
+            }
+        };
+        Ok((dir, share))
+    };
+    pairs(given)?.into_iter().map(one).collect()
+}
+
+fn hosts(given: &Given) -> Result<Vec<String>, String> {
+    let hosts = texts(given)?;
+    for host in &hosts {
+        HostPattern::parse(host).map_err(|error| format!("must name hosts: {error}"))?;
+    }
+    Ok(hosts)
+}
+
 keys! {
     sessions.default_size = Some("80x24"), size,
         "size of a session that nobody looks at, columns by rows";
@@ -69,6 +112,32 @@ keys! {
         "sessions that run at once";
     sessions.kill_grace = Some("5s"), duration,
         "time between asking a session to end and killing it";
+    worktree.prefix = Some("greenroom/"), prefix,
+        "what branches of worktrees begin with";
+    worktree.setup = None, texts,
+        "commands run by sh in a new worktree";
+    worktree.teardown = None, texts,
+        "commands run by sh in a worktree after each session";
+    worktree.command_timeout_s = Some("600s"), seconds,
+        "time for each of those commands";
+    worktree.share = None, share,
+        "directories brought along: none, reflink, hardlink or symlink for each";
+    worktree.disposable = None, texts,
+        "ignored directories that hold nothing but build products";
+    worktree.ports = Some("true"), flag,
+        "whether a session in a worktree gets ten ports of its own";
+    scratchpad.link = Some("scratchpad"), word,
+        "what the shared directory is called in each session's directory";
+    sandbox.hide = None, texts,
+        "paths a confined session cannot see, besides credentials and our own";
+    sandbox.show = None, texts,
+        "paths it can see although they would be hidden";
+    sandbox.allow_hosts = None, hosts,
+        "hosts every confined session may reach";
+    sandbox.allow_write = None, texts,
+        "directories every confined session may write";
+    sandbox.without_landlock = Some("false"), flag,
+        "accept level full where Landlock is missing (before Linux 6.2)";
     attach.prefix = Some("ctrl-b"), word,
         "the key that begins a command while attached";
     events.keep = Some("100000"), events,

@@ -10,6 +10,10 @@ pub enum Given {
     Text(String),
     Number(i64),
     Flag(bool),
+    /// A list of texts.
+    List(Vec<String>),
+    /// Names and texts.
+    Pairs(Vec<(String, String)>),
     /// Something no key takes; what it is.
     Other(&'static str),
 }
@@ -20,6 +24,8 @@ impl Given {
             Given::Text(text) => format!("\"{text}\""),
             Given::Number(number) => number.to_string(),
             Given::Flag(flag) => flag.to_string(),
+            Given::List(_) => "a list".to_owned(),
+            Given::Pairs(_) => "a table".to_owned(),
             Given::Other(what) => (*what).to_owned(),
         }
     }
@@ -111,4 +117,29 @@ pub(super) fn duration(given: &Given) -> Result<Duration, String> {
         _ => None,
     };
     ms.map(Duration::from_millis).ok_or_else(|| given.unlike("a time such as \"5s\" or \"500ms\""))
+}
+
+pub(super) fn flag(given: &Given) -> Result<bool, String> {
+    match given {
+        Given::Flag(flag) => Ok(*flag),
+        Given::Text(text) if text == "true" => Ok(true),
+        Given::Text(text) if text == "false" => Ok(false),
+        other => Err(other.unlike("true or false")),
+    }
+}
+
+/// A list, or one text alone.
+pub(super) fn texts(given: &Given) -> Result<Vec<String>, String> {
+    match given {
+        Given::List(texts) if texts.iter().all(|text| !text.is_empty()) => Ok(texts.clone()),
+        Given::Text(text) if !text.is_empty() => Ok(vec![text.clone()]),
+        other => Err(other.unlike("a list of texts such as [\"a\", \"b\"]")),
+    }
+}
+
+pub(super) fn pairs(given: &Given) -> Result<Vec<(String, String)>, String> {
+    match given {
+        Given::Pairs(pairs) => Ok(pairs.clone()),
+        other => Err(other.unlike("a table such as { target = \"reflink\" }")),
+    }
 }

@@ -8,15 +8,17 @@ use std::time::Duration;
 use greenroom_engine::session::{Ladder, SessionInfo};
 use greenroom_engine::{EngineError, SessionSpec};
 use greenroom_keeper as keeper;
+use greenroom_plugins::spec::{Ask, Limits, Secret};
+use greenroom_protocol::Fault;
 use greenroom_protocol::api::session as wire;
 use greenroom_protocol::api::session::{
     CloseParams, CloseResult, CreateParams, CreateResult, InfoParams, KillParams, KillResult,
     ListParams, ListResult, Listed, MarkParams, MarkResult, RenameParams, RenameResult,
     ResizeParams, ResizeResult, SignalParams, SignalResult, SignalTarget,
 };
-use greenroom_protocol::{Fault, FaultKind};
 use serde_json::json;
 
+use crate::chains;
 use crate::convert;
 use crate::events::about;
 use crate::host::Host;
@@ -38,16 +40,14 @@ const MARK_BYTES: usize = 1024;
 const GRACE_MAX: Duration = Duration::from_secs(600);
 
 pub async fn create(call: Call, params: CreateParams) -> Result<CreateResult, Fault> {
-    if let Some(plugin) = params.asks_for() {
-        let message =
-            format!("cannot start a session with {plugin}: this host has no session plugins");
-        return Err(Fault::new(FaultKind::Unsupported, message));
-    }
-    let limits = environment::TimeLimits::of(&params);
-    let copy = environment::copy_of_output(&params)?;
+    let ask = ask(&params);
+    let dry_run = params.dry_run;
+    let copy = if dry_run { None } else { environment::copy_of_output(&params)? };
     let spec = spec(&call.host, params)?;
-    let handle = call.host.engine.create(spec).await.map_err(fault::engine)?;
-    limits.watch(&call.host, &handle);
+    if dry_run {
+        return would_be(&call, spec, ask).await;
+    }
+    let handle = chains::start(&call.host, spec, ask).await?;
     if let Some(copy) = copy {
         copy.follow(handle.clone());
     }
@@ -56,10 +56,45 @@ pub async fn create(call: Call, params: CreateParams) -> Result<CreateResult, Fa
         session: info.record.id.to_string(),
         name: Some(info.record.name).filter(|name| *name != info.record.id.to_string()),
         pid: info.pid,
+        notes: call
+            .host
+            .chains
+            .look(handle.id())
+            .map(|file| file.notes().to_vec())
+            .unwrap_or_default(),
+        dry_run: None,
     })
 }
 
-fn spec(host: &Host, params: CreateParams) -> Result<SessionSpec, Fault> {
+/// What is asked of session plugins.
+pub fn ask(params: &CreateParams) -> Ask {
+    let env = params.env.iter().map(|(name, value)| (name.clone(), Secret::new(value)));
+    Ask {
+        worktree: params.worktree.clone(),
+        scratchpad: params.scratchpad.clone(),
+        sandbox: params.sandbox.clone(),
+        env: env.collect(),
+        limits: Limits {
+            timeout: params.timeout_ms.map(Duration::from_millis),
+            idle_timeout: params.idle_timeout_ms.map(Duration::from_millis),
+        },
+        run: params.run.clone(),
+        with: params.with.clone(),
+    }
+}
+
+async fn would_be(call: &Call, base: SessionSpec, ask: Ask) -> Result<CreateResult, Fault> {
+    let dry_run = chains::would_be(&call.host, base, ask).await?;
+    Ok(CreateResult {
+        session: String::new(),
+        name: None,
+        pid: None,
+        notes: dry_run.notes.clone(),
+        dry_run: Some(Box::new(dry_run)),
+    })
+}
+
+pub fn spec(host: &Host, params: CreateParams) -> Result<SessionSpec, Fault> {
     check_labels(&params)?;
     let env = environment::of(host, &params);
     let size = match (params.size, params.rows, params.cols) {
@@ -71,11 +106,14 @@ fn spec(host: &Host, params: CreateParams) -> Result<SessionSpec, Fault> {
     };
     let argv = match params.argv() {
         Some(argv) => argv.into_iter().map(Into::into).collect(),
-        None => vec![environment::shell(host, &env)],
+        None => vec![environment::shell(host, &params, &env)],
     };
     let cwd = match &params.cwd {
         Some(cwd) => PathBuf::from(cwd),
-        None => env.get(std::ffi::OsStr::new("HOME")).map_or_else(|| "/".into(), PathBuf::from),
+        None => match params.env.get("HOME").map(PathBuf::from) {
+            Some(home) => home,
+            None => env.get(std::ffi::OsStr::new("HOME")).map_or_else(|| "/".into(), PathBuf::from),
+        },
     };
     Ok(SessionSpec {
         name: params.name,
@@ -120,10 +158,7 @@ pub async fn list(call: Call, params: ListParams) -> Result<ListResult, Fault> {
         .filter(wanted)
         .map(|info| match params.detail {
             false => Listed::Id(info.record.id.to_string()),
-            true => {
-                let clients = host.viewers.of(info.record.id);
-                Listed::Info(Box::new(convert::info(info, clients)))
-            }
+            true => Listed::Info(Box::new(described(host, info))),
         })
         .collect();
     Ok(ListResult { sessions })
@@ -131,7 +166,10 @@ pub async fn list(call: Call, params: ListParams) -> Result<ListResult, Fault> {
 
 pub async fn info(call: Call, params: InfoParams) -> Result<wire::SessionInfo, Fault> {
     let handle = call.session(&params.session)?;
-    let mut info = convert::info(handle.info(), call.host.viewers.of(handle.id()));
+    if params.settled {
+        chains::settled(&call.host, &handle).await;
+    }
+    let mut info = described(&call.host, handle.info());
     if params.explain {
         info.explain = Some(json!({
             "size": "the last client that typed owns it; without one the last size stays",
@@ -139,6 +177,13 @@ pub async fn info(call: Call, params: InfoParams) -> Result<wire::SessionInfo, F
         }));
     }
     Ok(info)
+}
+
+fn described(host: &Host, info: SessionInfo) -> wire::SessionInfo {
+    let id = info.record.id;
+    let mut info = convert::info(info, host.viewers.of(id));
+    chains::describe(&host.chains, id, &mut info);
+    info
 }
 
 pub async fn resize(call: Call, params: ResizeParams) -> Result<ResizeResult, Fault> {
@@ -181,7 +226,7 @@ pub async fn close(call: Call, params: CloseParams) -> Result<CloseResult, Fault
             Err(error) => return Err(fault::engine(error)),
         }
     }
-    call.host.engine.remove(handle.id()).await.map_err(fault::engine)?;
+    chains::remove(&call.host, &handle).await.map_err(fault::engine)?;
     call.host.screens.forget(handle.id());
     Ok(CloseResult { closed: true })
 }

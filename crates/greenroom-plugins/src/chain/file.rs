@@ -110,6 +110,11 @@ pub struct ChainFile {
     #[serde(default)]
     notes: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    branch: Option<String>,
+    /// The level of its sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sandbox: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     started_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
@@ -136,6 +141,8 @@ impl ChainFile {
             steps: Vec::new(),
             changes: Vec::new(),
             notes: Vec::new(),
+            branch: None,
+            sandbox: None,
             started_ms: None,
             timeout_ms: None,
             idle_timeout_ms: None,
@@ -163,6 +170,16 @@ impl ChainFile {
 
     pub fn changes(&self) -> &[Change] {
         &self.changes
+    }
+
+    /// The branch the session works on, if a plugin gave it one.
+    pub fn branch(&self) -> Option<&str> {
+        self.branch.as_deref()
+    }
+
+    /// The level of its sandbox: whoever talks to the host from inside must be refused.
+    pub fn sandbox(&self) -> Option<&str> {
+        self.sandbox.as_deref()
     }
 
     pub fn notes(&self) -> &[String] {
@@ -196,7 +213,7 @@ impl ChainFile {
     }
 
     /// An end that a limit of time caused says so.
-    pub(super) fn how_it_ended(&self, how: EndedHow) -> EndedHow {
+    pub fn how_it_ended(&self, how: EndedHow) -> EndedHow {
         match how {
             EndedHow::Exited(status) if self.timed_out => EndedHow::TimedOut(status),
             other => other,
@@ -219,6 +236,8 @@ impl ChainFile {
         self.phase = Phase::Prepared;
         self.changes = changes.to_vec();
         self.notes = spec.notes.clone();
+        self.branch = spec.git.as_ref().map(|git| git.branch.clone());
+        self.sandbox = spec.base.confinement.as_ref().map(|fence| fence.level().to_owned());
         self.timeout_ms = spec.limits.timeout.map(millis);
         self.idle_timeout_ms = spec.limits.idle_timeout.map(millis);
     }

@@ -44,6 +44,21 @@ impl Registry {
                 hint: Some(format!("there are: {}", known.join(", "))),
             });
         }
+        let asked = [
+            ("worktree", spec.ask.worktree.is_some()),
+            ("scratchpad", spec.ask.scratchpad.is_some()),
+            ("sandbox", spec.ask.sandbox.is_some()),
+        ];
+        // A session without what was asked for would be a lie.
+        if let Some((name, _)) =
+            asked.iter().find(|(name, asked)| *asked && self.get(name).is_none())
+        {
+            return Err(Refusal {
+                plugin: (*name).to_owned(),
+                what: "this host does not have it".to_owned(),
+                hint: None,
+            });
+        }
         let named = |plugin: &Arc<dyn SessionPlugin>| {
             spec.ask.with.iter().any(|name| name == plugin.name())
         };

@@ -27,8 +27,18 @@ use crate::spec::{
 };
 use uses::{Use, Uses};
 
-/// What each session's directory shows.
-pub const LINK: &str = "scratchpad";
+/// `[scratchpad]` of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScratchpadConfig {
+    /// What each session's directory shows.
+    pub link: String,
+}
+
+impl Default for ScratchpadConfig {
+    fn default() -> ScratchpadConfig {
+        ScratchpadConfig { link: "scratchpad".to_owned() }
+    }
+}
 
 /// A name is a file name and is told in lists.
 const NAME_MAX: usize = 64;
@@ -38,6 +48,7 @@ pub const VARIABLE: &str = "GREENROOM_SCRATCHPAD";
 
 pub struct Scratchpad {
     dir: PathBuf,
+    link: String,
     excludes: PathBuf,
     /// Held while links and uses are looked at and changed together.
     turn: Arc<Mutex<()>>,
@@ -55,8 +66,9 @@ struct Notes {
 }
 
 impl Scratchpad {
-    pub fn new(surroundings: &Surroundings) -> Scratchpad {
+    pub fn new(config: ScratchpadConfig, surroundings: &Surroundings) -> Scratchpad {
         Scratchpad {
+            link: config.link,
             dir: surroundings.state_dir("scratchpads"),
             excludes: surroundings.state_dir("excludes"),
             turn: Arc::default(),
@@ -71,7 +83,7 @@ impl Scratchpad {
             (None, None) => format!("session-{}", spec.id),
         };
         let dir = self.dir.join(&name);
-        let link = spec.base.cwd.join(LINK);
+        let link = spec.base.cwd.join(&self.link);
         match std::fs::symlink_metadata(&link) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Ok(_) if std::fs::read_link(&link).is_ok_and(|to| to == dir) => {}
@@ -99,7 +111,7 @@ impl Scratchpad {
 }
 
 /// Makes everything that was noted. Blocks.
-fn make(notes: &Notes, turn: &Mutex<()>, id: SessionId, cwd: &Path) -> Result<(), Refusal> {
+fn make(notes: &Notes, turn: &Mutex<()>, id: SessionId) -> Result<(), Refusal> {
     let _turn = turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let refuse = |what: &str, path: &Path, error: io::Error| {
         Refusal::new(format!("cannot make {what} {}: {error}", path.display()))
@@ -111,9 +123,6 @@ fn make(notes: &Notes, turn: &Mutex<()>, id: SessionId, cwd: &Path) -> Result<()
     private_dir(&notes.dir).map_err(|error| refuse("the scratchpad", &notes.dir, error))?;
     if std::fs::symlink_metadata(&notes.link).is_err() {
         symlink(&notes.dir, &notes.link).map_err(|error| refuse("the link", &notes.link, error))?;
-    }
-    if let Some(file) = &notes.excludes {
-        excludes::write(file, cwd).map_err(|error| refuse("the list", file, error))?;
     }
     Ok(())
 }
@@ -208,11 +217,11 @@ impl SessionPlugin for Scratchpad {
             let notes = self.plan(spec)?;
             state.record(&notes)?;
             let (turn, id) = (self.turn.clone(), spec.id);
-            let (theirs, cwd) = (notes.clone(), spec.base.cwd.clone());
-            blocking(move || make(&theirs, &turn, id, &cwd))
+            let theirs = notes.clone();
+            blocking(move || make(&theirs, &turn, id))
                 .await
                 .map_err(|error| Refusal::new(format!("cannot make the scratchpad: {error}")))??;
-            excludes::apply(spec, notes.excludes.as_deref()).map_err(|error| {
+            excludes::apply(spec, &notes.link, notes.excludes.as_deref()).map_err(|error| {
                 Refusal::new(format!("cannot hide the scratchpad from git: {error}"))
             })?;
             self.show(&notes, spec);

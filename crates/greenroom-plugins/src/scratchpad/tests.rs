@@ -10,6 +10,8 @@ use crate::git::session_config;
 use crate::spec::EndedHow;
 use crate::testing::{spec, surroundings};
 
+const LINK: &str = "scratchpad";
+
 struct Stage {
     home: tempfile::TempDir,
     plugin: Scratchpad,
@@ -19,7 +21,7 @@ impl Stage {
     fn new() -> Stage {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("work")).unwrap();
-        let plugin = Scratchpad::new(&surroundings(home.path()));
+        let plugin = Scratchpad::new(ScratchpadConfig::default(), &surroundings(home.path()));
         Stage { home, plugin }
     }
 

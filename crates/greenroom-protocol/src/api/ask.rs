@@ -93,6 +93,42 @@ where
     }
 }
 
+/// The forms an ask may have on the wire, for its schema.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum WorktreeForms {
+    /// `false`: none.
+    Flag(bool),
+    /// A slug.
+    Slug(String),
+    /// The long form.
+    Long(WorktreeAsk),
+}
+
+/// The forms of `sandbox`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum SandboxForms {
+    /// Level full, or none.
+    Flag(bool),
+    /// A level.
+    Level(SandboxLevel),
+    /// The long form.
+    Long(SandboxAsk),
+}
+
+/// The forms of `scratchpad`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum ScratchpadForms {
+    /// One of its own, or none.
+    Flag(bool),
+    /// A name.
+    Name(String),
+    /// The long form.
+    Long(ScratchpadAsk),
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorktreeLong {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::OneOrMany;
+use super::ask::{self, SandboxAsk, ScratchpadAsk, WorktreeAsk};
 pub use super::control::*;
 pub use super::input::{InputParams, InputResult};
 use super::screen::Size;
@@ -20,7 +21,7 @@ use crate::time::Timestamp;
 
 /// Params of `session.create`. The program is `command`, else `program` with `args`, else the
 /// user's shell. The size is `size`, else `rows` and `cols`, else 80x24.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CreateParams {
     /// The program.
@@ -35,7 +36,8 @@ pub struct CreateParams {
     /// Where to start it; must exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Set on top of the inherited environment.
+    /// Set on top of the inherited environment. `secret:NAME` is read from the host's secrets, `file:PATH` from a
+    /// file, `literal:TEXT` is TEXT. Values are not shown anywhere.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Inherit nothing.
@@ -83,33 +85,48 @@ pub struct CreateParams {
     /// End it after this long without output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_ms: Option<u64>,
-    /// Session plugin: work in a git worktree.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worktree: Option<Value>,
-    /// Session plugin: confine it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<Value>,
-    /// Session plugin: a directory shared by several sessions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scratchpad: Option<Value>,
+    /// Session plugin: work in a git worktree. A slug, or an object.
+    #[serde(deserialize_with = "ask::asked", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<ask::WorktreeForms>")]
+    pub worktree: Option<WorktreeAsk>,
+    /// Session plugin: confine it. `true`, a level, or an object.
+    #[serde(deserialize_with = "ask::asked", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<ask::SandboxForms>")]
+    pub sandbox: Option<SandboxAsk>,
+    /// Session plugin: a directory shared by several sessions. `true`, a name, or an object.
+    #[serde(deserialize_with = "ask::asked", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<ask::ScratchpadForms>")]
+    pub scratchpad: Option<ScratchpadAsk>,
     /// More session plugins by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub with: Vec<Value>,
+    pub with: Vec<String>,
+    /// The run this session is a worker of: workers of a run share a scratchpad.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// Start nothing; answer what the session would be and which plugin changed what.
+    #[serde(skip_serializing_if = "super::is_false")]
+    pub dry_run: bool,
+}
+
+/// Values of variables may be secrets: only their names are shown.
+impl fmt::Debug for CreateParams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&String> = self.env.keys().collect();
+        f.debug_struct("CreateParams")
+            .field("command", &self.argv())
+            .field("cwd", &self.cwd)
+            .field("env", &names)
+            .field("size", &self.size)
+            .field("name", &self.name)
+            .field("labels", &self.labels)
+            .field("worktree", &self.worktree)
+            .field("sandbox", &self.sandbox)
+            .field("scratchpad", &self.scratchpad)
+            .finish_non_exhaustive()
+    }
 }
 
 impl CreateParams {
-    /// The name of a session plugin this asks for. A host that cannot give it must refuse with
-    /// `unsupported`: a session started without its sandbox would be a lie.
-    pub fn asks_for(&self) -> Option<&'static str> {
-        let off =
-            |value: &Option<Value>| matches!(value, None | Some(Value::Null | Value::Bool(false)));
-        [("worktree", &self.worktree), ("sandbox", &self.sandbox), ("scratchpad", &self.scratchpad)]
-            .into_iter()
-            .find(|(_, value)| !off(value))
-            .map(|(name, _)| name)
-            .or((!self.with.is_empty()).then_some("with"))
-    }
-
     /// Program and arguments, if the caller named any.
     pub fn argv(&self) -> Option<Vec<String>> {
         if let Some(command) = self.command.as_ref().filter(|command| !command.is_empty()) {
@@ -142,6 +159,80 @@ pub struct CreateResult {
     /// Of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
+    /// What its plugins want to be known, such as that a worktree was resumed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// With `dry_run`: what the session would be. `session` is empty then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<Box<DryRun>>,
+}
+
+/// A session that was not started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DryRun {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Where it would start.
+    pub cwd: String,
+    /// Variables that plugins set; those whose value may not be seen have none.
+    pub env: BTreeMap<String, Option<String>>,
+    /// Of the terminal.
+    pub size: Size,
+    /// The branch it would work on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// What would hold it in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// How long it may live.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// How long without output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_ms: Option<u64>,
+    /// Who changed what, in the order in which the plugins run.
+    pub plugins: Vec<PluginEntry>,
+    /// What plugins want to be known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// One plugin of a session's chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PluginEntry {
+    /// Such as `worktree`.
+    pub name: String,
+    /// What it did to the session, for people, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
+    /// After the session's end: what it left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
+}
+
+/// What a plugin left after the session's end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Left {
+    /// There was nothing to clean up.
+    Nothing,
+    /// It was cleaned up.
+    Removed {
+        /// What is gone.
+        what: String,
+    },
+    /// It holds work, so it stays.
+    Kept {
+        /// What and where.
+        what: String,
+        /// Why it was not removed.
+        why: String,
+    },
+    /// It could not be cleaned up; the host tries again when it starts next.
+    Failed {
+        /// What is in the way.
+        why: String,
+    },
 }
 
 /// Params of methods that take a session and nothing else.
@@ -200,6 +291,16 @@ pub struct InfoParams {
     /// Say how each setting came about.
     #[serde(default)]
     pub explain: bool,
+    /// If the session has ended, answer once its plugins have cleaned up.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub settled: bool,
+}
+
+impl InfoParams {
+    /// Just the session.
+    pub fn of(session: &str) -> InfoParams {
+        InfoParams { session: session.to_owned(), explain: false, settled: false }
+    }
 }
 
 /// A session as it is now. Also the result of `session.info`.
@@ -260,9 +361,21 @@ pub struct SessionInfo {
     /// The client whose size holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_owner: Option<String>,
-    /// Session plugins in its chain.
+    /// Session plugins in its chain, in order.
     #[serde(default)]
-    pub plugins: Vec<Value>,
+    pub plugins: Vec<PluginEntry>,
+    /// The level of its sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// When it will be ended at the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<Timestamp>,
+    /// What its plugins want to be known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// What was denied to it, such as hosts it may not reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<String>,
     /// With `explain`: how each setting came about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain: Option<Value>,
@@ -414,11 +527,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_ignored_is_named() {
-        let read = |value| serde_json::from_value::<CreateParams>(value).unwrap().asks_for();
-        assert_eq!(read(json!({"sandbox": true})), Some("sandbox"));
-        assert_eq!(read(json!({"sandbox": false, "worktree": null})), None);
-        assert_eq!(read(json!({"with": ["x"]})), Some("with"));
+    fn plugins_are_asked_for_as_people_write_it() {
+        let read = |value| serde_json::from_value::<CreateParams>(value);
+        let params = read(json!({
+            "worktree": "feat-x", "sandbox": true, "scratchpad": true,
+            "env": { "API_KEY": "sk-123456" }, "timeout_ms": 3_600_000
+        }))
+        .unwrap();
+        assert_eq!(params.worktree.as_ref().unwrap().slug, "feat-x");
+        assert!(params.sandbox.is_some() && params.scratchpad.is_some());
+        assert!(!format!("{params:?}").contains("sk-123456"));
+        let off = read(json!({"sandbox": false, "worktree": null, "scratchpad": false})).unwrap();
+        assert_eq!(off, CreateParams::default());
+        let error = read(json!({"sandbox": "none"})).unwrap_err().to_string();
+        assert!(error.contains("full"), "{error}");
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub fn prefix(chosen: Option<Prefix>) -> Result<Prefix, Failure> {
 
 /// When and how it ended is what the user needs to know.
 async fn already_ended(host: &Host, wish: &Wish, failure: Failure) -> Failure {
-    let params = InfoParams { session: wish.session.clone(), explain: false };
+    let params = InfoParams::of(&wish.session);
     let info: SessionInfo = match host.call("session.info", &params, "describe it").await {
         Ok(info) => info,
         Err(_) => return failure,

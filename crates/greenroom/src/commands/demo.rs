@@ -154,7 +154,7 @@ async fn go_on(host: &Host, session: &str, agent: u32, tale: &mut Tale) -> Resul
     let info: SessionInfo = host
         .call(
             "session.info",
-            &InfoParams { session: session.to_owned(), explain: false },
+            &InfoParams::of(session),
             "describe the session",
         )
         .await?;

@@ -12,7 +12,7 @@ use crate::output::{Cell, Output, bytes, span};
 pub async fn run(args: InfoArgs, context: &Context) -> Outcome {
     let session = args.session.session;
     let attempt = format!("describe {session}");
-    let params = InfoParams { session, explain: args.explain };
+    let params = InfoParams { explain: args.explain, ..InfoParams::of(&session) };
     let host = context.host().await?;
     let info: SessionInfo = host.call("session.info", &params, &attempt).await?;
     context.out.answer(&info, || describe(&info, &context.out))?;

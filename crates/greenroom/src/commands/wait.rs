@@ -39,7 +39,7 @@ async fn first_of(host: &Host, args: &WaitArgs) -> Result<WaitResult, ClientErro
         Some(since) => Some(since),
         None if patterns.is_empty() => None,
         None => {
-            let params = InfoParams { session: session.clone(), explain: false };
+            let params = InfoParams::of(session);
             Some(host.client.session_info(&params).await?.seq)
         }
     };

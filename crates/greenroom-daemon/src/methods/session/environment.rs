@@ -1,13 +1,11 @@
-//! What a new session gets besides its program: its environment, its shell, and two watchers the
-//! caller can ask for (a time limit, a copy of the output in a file).
+//! What a new session gets besides its program: the environment below the caller's own variables, its shell, and a
+//! copy of the output in a file if the caller asked for one.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::Arc;
-use std::time::Duration;
 
 use greenroom_engine::SessionHandle;
 use greenroom_protocol::api::session::CreateParams;
@@ -37,7 +35,7 @@ const OF_ANOTHER_TERMINAL: [&str; 16] = [
     "WINDOWID",
 ];
 
-/// The whole environment of a new session, except what the engine adds for its own.
+/// The environment a new session inherits. The caller's own variables and those of plugins come on top.
 pub fn of(host: &Host, params: &CreateParams) -> BTreeMap<OsString, OsString> {
     let pair = |(name, value): (&String, &String)| (name.into(), value.into());
     let mut env: BTreeMap<OsString, OsString> = match (&params.inherit_env, params.clear_env) {
@@ -51,70 +49,16 @@ pub fn of(host: &Host, params: &CreateParams) -> BTreeMap<OsString, OsString> {
     env.insert("TERM".into(), host.config.sessions.term.clone().into());
     env.insert("COLORTERM".into(), "truecolor".into());
     env.insert("GREENROOM_SOCKET".into(), host.socket.clone().into());
-    env.extend(params.env.iter().map(pair));
     env
 }
 
 /// The program of a session that names none.
-pub fn shell(host: &Host, env: &BTreeMap<OsString, OsString>) -> OsString {
+pub fn shell(host: &Host, params: &CreateParams, env: &BTreeMap<OsString, OsString>) -> OsString {
     let named = host.config.sessions.shell.clone().map(OsString::from);
-    let usual = || env.get(OsStr::new("SHELL")).filter(|shell| !shell.is_empty()).cloned();
+    let callers = params.env.get("SHELL").map(OsString::from);
+    let inherited = || env.get(OsStr::new("SHELL")).cloned();
+    let usual = || callers.or_else(inherited).filter(|shell| !shell.is_empty());
     named.or_else(usual).unwrap_or_else(|| "/bin/sh".into())
-}
-
-/// When a session ends although nobody asked for it.
-pub struct TimeLimits {
-    total: Option<Duration>,
-    idle: Option<Duration>,
-}
-
-impl TimeLimits {
-    pub fn of(params: &CreateParams) -> TimeLimits {
-        TimeLimits {
-            total: params.timeout_ms.map(Duration::from_millis),
-            idle: params.idle_timeout_ms.map(Duration::from_millis),
-        }
-    }
-
-    pub fn watch(self, host: &Arc<Host>, handle: &SessionHandle) {
-        if self.total.is_none() && self.idle.is_none() {
-            return;
-        }
-        let (host, handle) = (host.clone(), handle.clone());
-        tokio::spawn(async move {
-            if self.over(&handle).await {
-                tracing::info!(session = %handle.id(), "its time is up");
-                let ladder = super::ladder(&host, None, None);
-                if let Err(error) = handle.kill(ladder).await {
-                    tracing::debug!(session = %handle.id(), %error, "ending a session in time");
-                }
-            }
-        });
-    }
-
-    /// True when a limit was reached, false when the session ended first.
-    async fn over(&self, handle: &SessionHandle) -> bool {
-        let mut changes = handle.changes();
-        let total = self.total.and_then(|total| tokio::time::Instant::now().checked_add(total));
-        loop {
-            let change = *changes.borrow_and_update();
-            if change.ended.is_some() || change.closed {
-                return false;
-            }
-            let idle = self.idle.and_then(|idle| tokio::time::Instant::now().checked_add(idle));
-            let deadline = [total, idle].into_iter().flatten().min();
-            let time_is_up = async {
-                match deadline {
-                    Some(deadline) => tokio::time::sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = time_is_up => return true,
-                changed = changes.changed() => if changed.is_err() { return false },
-            }
-        }
-    }
 }
 
 /// A file that gets a copy of the output.

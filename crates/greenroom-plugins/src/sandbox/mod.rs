@@ -1,0 +1,234 @@
+//! The session plugin `sandbox`: the policy a set of wishes gives, and the fence it makes.
+//!
+//! In: the spec as all plugins before have left it (the worktree is the cwd, the scratchpad is writable), and what this
+//! machine can enforce. Out: a [`Confinement`] with a compiled plan, or a refusal that names the layer that is missing. The
+//! session's private `/tmp` is made here and removed after it. Deliberately absent: how any of it is enforced
+//! (`greenroom_sandbox`), and the proxy (the daemon's).
+
+mod agents;
+mod hidden;
+mod policy;
+mod tree;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use greenroom_engine::spec::Confinement;
+use greenroom_sandbox::plan::Payload;
+pub use greenroom_sandbox::plan::Plan;
+pub use greenroom_sandbox::plan::Refused;
+pub use greenroom_sandbox::plan::{Explanation, explain};
+pub use greenroom_sandbox::policy::{HostPattern, Network, Policy, normalise};
+pub use greenroom_sandbox::probe::Probe;
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{
+    Cleanup, CleanupError, PluginState, Refusal, SessionEnd, SessionPlugin, SessionSpec,
+    Surroundings, Wait, order,
+};
+
+/// `[sandbox]` of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SandboxConfig {
+    /// Hidden besides the usual credentials and our own state. `~` is the user's home.
+    pub hide: Vec<String>,
+    /// Not hidden although it is in the usual list.
+    pub show: Vec<String>,
+    pub allow_hosts: Vec<String>,
+    pub allow_write: Vec<String>,
+    pub without_landlock: bool,
+}
+
+/// Finds out what this machine can enforce. Asked once.
+pub type Prober = Arc<dyn Fn() -> io::Result<Probe> + Send + Sync>;
+
+pub struct Sandbox {
+    config: SandboxConfig,
+    around: Surroundings,
+    prober: Prober,
+    probe: OnceLock<Probe>,
+}
+
+/// What the plugin noted of one session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Notes {
+    tmp_dir: PathBuf,
+}
+
+/// What became of the wishes: what is enforced, and what the user should know.
+pub struct Fenced {
+    pub plan: Plan,
+    pub notes: Vec<String>,
+}
+
+impl Sandbox {
+    pub fn new(config: SandboxConfig, around: &Surroundings, prober: Prober) -> Sandbox {
+        Sandbox { config, around: around.clone(), prober, probe: OnceLock::new() }
+    }
+
+    /// What this machine can enforce, found by trial the first time. Blocks.
+    pub fn probe(&self) -> io::Result<&Probe> {
+        if let Some(probe) = self.probe.get() {
+            return Ok(probe);
+        }
+        let found = (self.prober)()?;
+        Ok(self.probe.get_or_init(|| found))
+    }
+
+    /// Where the session's `/tmp` lies outside.
+    fn tmp_dir(&self, spec: &SessionSpec) -> PathBuf {
+        self.around.state_dir("tmp").join(spec.id.to_string())
+    }
+
+    /// The plan for a session like this. Makes nothing. Blocks for the first trial.
+    pub fn plan(&self, spec: &SessionSpec) -> Result<Fenced, Refusal> {
+        let probe = self.probe().map_err(|error| {
+            Refusal::new(format!("cannot try what this machine can enforce: {error}"))
+        })?;
+        let (policy, notes) = policy::of(spec, &self.config, &self.around, self.tmp_dir(spec))?;
+        let plan = greenroom_sandbox::plan::compile(&policy, probe).map_err(refusal)?;
+        Ok(Fenced { plan, notes })
+    }
+
+    fn fence(&self, spec: &mut SessionSpec, fenced: Fenced) {
+        spec.base.cwd.clone_from(&fenced.plan.policy.cwd);
+        // Nobody inside may talk to the host: its address would only mislead.
+        spec.unset_env("GREENROOM_SOCKET");
+        spec.notes.extend(fenced.notes);
+        spec.base.confinement = Some(Arc::new(Fence { plan: fenced.plan }));
+    }
+}
+
+fn refusal(refused: Refused) -> Refusal {
+    let refusal = Refusal::new(refused.to_string());
+    match &refused {
+        Refused::Missing(missing) => {
+            let remedies = missing.remedies();
+            let first = remedies.first().copied().unwrap_or_default();
+            refusal.hint(format!("{first}; more: greenroom sandbox doctor"))
+        }
+        Refused::TooWide { .. } => refusal.hint("start in a project directory, or with --worktree"),
+        Refused::HostsNeedFull => refusal.hint("use --sandbox=full, or leave out --allow-host"),
+        Refused::ReducedAsRoot => refusal.hint("use --sandbox=full, or another user"),
+        _ => refusal.hint("see what these flags give with greenroom sandbox explain"),
+    }
+}
+
+/// A compiled plan, ready for the program.
+struct Fence {
+    plan: Plan,
+}
+
+impl Confinement for Fence {
+    fn level(&self) -> &str {
+        self.plan.policy.level.name()
+    }
+
+    fn summary(&self) -> String {
+        policy::summary(&self.plan.policy)
+    }
+
+    fn hosts(&self) -> Option<Vec<String>> {
+        match &self.plan.policy.network {
+            Network::Hosts(hosts) => Some(hosts.iter().map(ToString::to_string).collect()),
+            Network::None | Network::Open => None,
+        }
+    }
+
+    fn plan(&self, spec: &greenroom_engine::SessionSpec) -> io::Result<OwnedFd> {
+        let payload = Payload {
+            argv: spec.argv.clone(),
+            env: spec.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            cwd: spec.cwd.clone(),
+            cols: spec.size.cols(),
+            rows: spec.size.rows(),
+        };
+        self.plan.seal(&payload).map_err(io::Error::other)
+    }
+}
+
+impl SessionPlugin for Sandbox {
+    fn name(&self) -> &str {
+        "sandbox"
+    }
+
+    fn order(&self) -> u16 {
+        order::SANDBOX
+    }
+
+    /// Its `/tmp` need not survive the machine: what is left there is swept at the next start.
+    fn durable(&self) -> bool {
+        false
+    }
+
+    fn wanted(&self, spec: &SessionSpec) -> bool {
+        spec.ask.sandbox.is_some()
+    }
+
+    fn before_session<'a>(
+        &'a self,
+        spec: &'a mut SessionSpec,
+        state: &'a mut PluginState,
+    ) -> Wait<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            // A trial and a few calls to the file system, each shorter than handing it to another thread.
+            let fenced = self.plan(spec)?;
+            let tmp_dir = self.tmp_dir(spec);
+            state.record(&Notes { tmp_dir: tmp_dir.clone() })?;
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&tmp_dir);
+            made.map_err(|error| {
+                Refusal::new(format!("cannot make its /tmp in {}: {error}", tmp_dir.display()))
+                    .hint("check the space and rights of the state directory")
+            })?;
+            self.fence(spec, fenced);
+            Ok(())
+        })
+    }
+
+    fn after_session<'a>(
+        &'a self,
+        _: &'a SessionEnd,
+        state: &'a PluginState,
+    ) -> Wait<'a, Result<Cleanup, CleanupError>> {
+        Box::pin(async move {
+            let Some(notes) = state.read::<Notes>()? else { return Ok(Cleanup::Nothing) };
+            let removed = tokio::task::spawn_blocking(move || {
+                tree::remove(&notes.tmp_dir).map_err(|error| {
+                    let at = notes.tmp_dir.display();
+                    CleanupError::new(format!("cannot remove its /tmp in {at}: {error}"))
+                })
+            });
+            removed
+                .await
+                .map_err(|error| CleanupError::new(format!("cannot remove its /tmp: {error}")))??;
+            Ok(Cleanup::Nothing)
+        })
+    }
+
+    fn dry_run<'a>(&'a self, spec: &'a mut SessionSpec) -> Wait<'a, Result<(), Refusal>> {
+        Box::pin(async move {
+            let fenced = self.plan(spec)?;
+            self.fence(spec, fenced);
+            Ok(())
+        })
+    }
+}
+
+/// Removes what sessions that are no more left in `tmp/`: their chain's notes did not survive the machine.
+pub fn sweep(around: &Surroundings) {
+    let Ok(entries) = std::fs::read_dir(around.state_dir("tmp")) else { return };
+    for entry in entries.flatten() {
+        let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if id.is_some_and(|id| !around.living.is_alive(id))
+            && let Err(error) = tree::remove(&entry.path())
+        {
+            tracing::warn!(path = %entry.path().display(), %error, "sweeping an old /tmp");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! From wishes to a policy: what is writable, hidden, reachable.
+//!
+//! Paths come from recorded knowledge (the worktree plugin's) or are made free of symbolic links here; a repository's
+//! pointer files are not followed. Reads the file system, changes nothing.
+
+use std::path::{Path, PathBuf};
+
+use greenroom_protocol::api::ask::{SandboxAsk, SandboxException, SandboxLevel};
+use greenroom_sandbox::policy::{
+    Allow, GitRules, HostPattern, Level, Network, Policy, Protected, Refs,
+};
+
+use super::SandboxConfig;
+use super::agents;
+use super::hidden::{self, at_home};
+use crate::spec::{Refusal, SessionSpec, Surroundings};
+
+/// The policy, and what the user should know about it.
+pub fn of(
+    spec: &SessionSpec,
+    config: &SandboxConfig,
+    around: &Surroundings,
+    tmp_dir: PathBuf,
+) -> Result<(Policy, Vec<String>), Refusal> {
+    let ask = spec.ask.sandbox.clone().unwrap_or_default();
+    let level = match ask.level {
+        SandboxLevel::Full => Level::Full,
+        SandboxLevel::Reduced => Level::Reduced,
+    };
+    let mut notes = Vec::new();
+    let cwd = real(&spec.base.cwd)?;
+    // Its parent is ours and made without links; itself is made later.
+    let tmp_dir = match tmp_dir.parent().and_then(|dir| dir.canonicalize().ok()) {
+        Some(parent) => parent.join(tmp_dir.file_name().unwrap_or_default()),
+        None => real_state(around)?.join("tmp").join(tmp_dir.file_name().unwrap_or_default()),
+    };
+    let mut policy = Policy::new(level, cwd.clone(), tmp_dir);
+    policy.home = around.home.canonicalize().ok();
+    policy.hidden = hidden::list(config, around);
+    policy.without_landlock = config.without_landlock;
+    policy.allow = Allow {
+        unix: ask.allow.contains(&SandboxException::Unix),
+        debug: ask.allow.contains(&SandboxException::Debug),
+    };
+    for path in &spec.writable {
+        policy.writable.push(real(path)?);
+    }
+    asked_writes(&mut policy, spec, config, around, &ask)?;
+    git(&mut policy, spec, &cwd);
+    network(&mut policy, spec, config, around, &ask, &mut notes)?;
+    Ok((policy, notes))
+}
+
+fn real(path: &Path) -> Result<PathBuf, Refusal> {
+    path.canonicalize().map_err(|error| {
+        Refusal::new(format!("cannot allow writing to {}: {error}", path.display()))
+    })
+}
+
+fn real_state(around: &Surroundings) -> Result<PathBuf, Refusal> {
+    real(&around.state)
+}
+
+fn asked_writes(
+    policy: &mut Policy,
+    spec: &SessionSpec,
+    config: &SandboxConfig,
+    around: &Surroundings,
+    ask: &SandboxAsk,
+) -> Result<(), Refusal> {
+    for text in config.allow_write.iter().chain(&ask.allow_write) {
+        let path = spec.project_dir.join(at_home(text, &around.home));
+        policy.writable.push(real(&path)?);
+    }
+    Ok(())
+}
+
+fn git(policy: &mut Policy, spec: &SessionSpec, cwd: &Path) {
+    if let Some(git) = &spec.git {
+        policy.git = Some(GitRules::Worktree {
+            worktree: git.worktree.clone(),
+            common_dir: git.common_dir.clone(),
+            admin_dir: git.admin_dir.clone(),
+            refs: Refs::Shared { branch: git.branch.clone() },
+        });
+        return;
+    }
+    let dot_git = cwd.join(".git");
+    match dot_git.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => {
+            let modules = subdirectories(&dot_git.join("modules"));
+            policy.git = Some(GitRules::Checkout { git_dir: dot_git, modules });
+        }
+        // Somebody else's worktree, or a submodule: it stays what it points to, and cannot be committed to.
+        Ok(_) => policy.protected.push(Protected::existing(dot_git)),
+        Err(_) => {}
+    }
+}
+
+/// More submodules than this are not protected one by one; the session is then not started.
+const MODULES_MAX: usize = 4096;
+
+fn subdirectories(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let dirs = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    dirs.take(MODULES_MAX).map(|entry| entry.path()).collect()
+}
+
+fn network(
+    policy: &mut Policy,
+    spec: &SessionSpec,
+    config: &SandboxConfig,
+    around: &Surroundings,
+    ask: &SandboxAsk,
+    notes: &mut Vec<String>,
+) -> Result<(), Refusal> {
+    let mut hosts = Vec::new();
+    for text in config.allow_hosts.iter().chain(&ask.allow_hosts) {
+        let host = HostPattern::parse(text).map_err(|error| {
+            Refusal::new(format!("cannot allow the host {text:?}: {error}"))
+                .hint("name a host such as api.example.com, or *.example.com")
+        })?;
+        hosts.push(host);
+    }
+    if let Some(agent) = spec.base.argv.first().and_then(|program| agents::of(program)) {
+        let home = &around.home;
+        let there = |path: &&str| home.join(path).canonicalize().ok();
+        policy.writable.extend(agent.state.iter().filter_map(there));
+        let fixed = agent.fixed.iter().filter_map(there);
+        policy.protected.extend(fixed.map(Protected::existing));
+        if policy.level == Level::Full {
+            let known = agent.hosts.iter().filter_map(|host| HostPattern::parse(host).ok());
+            hosts.extend(known);
+            notes.push(format!("{} may use its own state and the hosts of its model", agent.name));
+        } else {
+            notes.push(format!("{} has no network at level reduced", agent.name));
+        }
+    }
+    hosts.sort();
+    hosts.dedup();
+    policy.network = match (ask.allow.contains(&SandboxException::Network), hosts.is_empty()) {
+        (true, _) => Network::Open,
+        (false, true) => Network::None,
+        (false, false) => Network::Hosts(hosts),
+    };
+    Ok(())
+}
+
+/// In one line.
+pub fn summary(policy: &Policy) -> String {
+    let network = match &policy.network {
+        Network::None => "no network".to_owned(),
+        Network::Open => "the whole network".to_owned(),
+        Network::Hosts(hosts) => {
+            let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+            format!("network: {}", names.join(", "))
+        }
+    };
+    let writable: Vec<String> =
+        policy.writable.iter().map(|path| path.display().to_string()).collect();
+    format!("level {}; writes: {}; {network}", policy.level, writable.join(", "))
+}
