@@ -244,9 +244,12 @@ impl Check<'_> {
             }
         }
         if let Some(Scratchpad::Name(name)) = &session.scratchpad
-            && let Err(why) = check_slug(name)
+            && !is_pad_name(name)
         {
-            self.problem(&step("scratchpad"), why.replace("worktree", "scratchpad"));
+            self.problem(
+                &step("scratchpad"),
+                format!("{name:?} cannot name a scratchpad: {PAD_RULE}"),
+            );
         }
         for (name, value) in &session.env.0 {
             let way = [way, &[Key("env"), Key(name)]].concat();
@@ -295,8 +298,7 @@ impl Check<'_> {
 
     /// What only shows once everything is filled in.
     fn planned(&mut self) {
-        let params =
-            PlanParams { run: "r1", scratchpad: "run", scratchpad_path: "/run", only: &[] };
+        let params = PlanParams { run: "r1", scratchpad: "/run", only: &[] };
         let plan = match plan(self.file, &params) {
             Ok(plan) => plan,
             Err(error) => return self.problem(&[], error.to_string()),
@@ -311,6 +313,17 @@ impl Check<'_> {
             self.problem(&way, text);
         }
     }
+}
+
+const PAD_RULE: &str = "1 to 64 letters, digits and . _ - make a name; run- and session- are kept for runs and sessions";
+
+/// As the scratchpad plugin wants them.
+fn is_pad_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=NAME_MAX).contains(&name.len())
+        && name.bytes().all(plain)
+        && name.as_bytes()[0].is_ascii_alphanumeric()
+        && !["run-", "session-"].iter().any(|word| name.starts_with(word))
 }
 
 /// Two workers that may run at the same time in the same worktree.

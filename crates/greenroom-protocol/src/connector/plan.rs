@@ -26,10 +26,8 @@ use crate::api::matcher::Matcher;
 pub struct PlanParams<'a> {
     /// The run's id.
     pub run: &'a str,
-    /// The name of the run's scratchpad.
+    /// The path of the directory its workers share.
     pub scratchpad: &'a str,
-    /// Its path.
-    pub scratchpad_path: &'a str,
     /// Run only these phases; empty = all.
     pub only: &'a [String],
 }
@@ -321,7 +319,7 @@ impl Maker<'_> {
             worker: name,
             phase: self.name,
             run: self.params.run,
-            scratchpad: self.params.scratchpad_path,
+            scratchpad: self.params.scratchpad,
         };
         let usage = Use {
             prompt: prompt.is_some() || dialogue,
@@ -388,13 +386,13 @@ impl Maker<'_> {
         let flag = flag.or_else(|| self.file.pipeline.as_ref().and_then(|all| all.scratchpad));
         let word = near.or(flag.map(Scratchpad::Switch)).or(self.file.session.scratchpad.clone());
         let name = match word {
-            Some(Scratchpad::Name(name)) => name,
-            Some(Scratchpad::Switch(true)) => self.params.scratchpad.to_owned(),
-            Some(Scratchpad::Switch(false)) => return None,
-            None if asks => self.params.scratchpad.to_owned(),
-            None => return None,
+            Some(Scratchpad::Name(name)) => Some(name),
+            // That of the run.
+            Some(Scratchpad::Switch(true)) => None,
+            None if asks => None,
+            Some(Scratchpad::Switch(false)) | None => return None,
         };
-        Some(ScratchpadAsk { name: Some(name) })
+        Some(ScratchpadAsk { name })
     }
 }
 

@@ -19,12 +19,7 @@ fn planned(value: &Value) -> Plan {
 
 fn planned_only(value: &Value, only: &[&str]) -> Result<Plan, PlanError> {
     let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
-    let params = PlanParams {
-        run: "r7",
-        scratchpad: "run-r7",
-        scratchpad_path: "/pads/run-r7",
-        only: &only,
-    };
+    let params = PlanParams { run: "r7", scratchpad: "/pads/run-r7", only: &only };
     plan(&read(value), &params)
 }
 
@@ -204,7 +199,7 @@ fn a_file_of_settings_alone_is_one_session() {
     let session = &worker.session;
     assert_eq!(session.worktree.as_ref().unwrap().slug, "feat-x");
     assert!(session.sandbox.is_some());
-    assert_eq!(session.scratchpad.as_ref().unwrap().name.as_deref(), Some("run-r7"));
+    assert_eq!(session.scratchpad.as_ref().unwrap().name, None, "the run's");
     assert_eq!(session.timeout_ms, Some(3_600_000));
     assert_eq!(session.env.0["API_KEY"], "...");
 }
@@ -408,7 +403,7 @@ fn likely_file() -> impl Strategy<Value = Value> {
 
 fn try_all(text: &str) {
     if let Ok(file) = parse("f.json", text) {
-        let params = PlanParams { run: "r1", scratchpad: "s", scratchpad_path: "/s", only: &[] };
+        let params = PlanParams { run: "r1", scratchpad: "/s", only: &[] };
         let plan = plan(&file, &params).expect("what was checked can be planned");
         assert!(plan.workers() <= RUN_WORKERS_MAX);
         for (at, phase) in plan.phases.iter().enumerate() {

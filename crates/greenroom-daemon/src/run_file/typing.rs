@@ -1,0 +1,85 @@
+//! A prompt typed into a program, once.
+//!
+//! In: a session and a text. Out: the text and Enter are in the terminal. The program is given time to
+//! start and, after a paste, to take it in: agents lose an Enter that comes too soon. How far it
+//! came is written down, so that the next daemon does not type it again.
+
+use std::time::Duration;
+
+use greenroom_engine::term::KeyPress;
+use greenroom_engine::wait::{Matcher, WaitFor};
+use greenroom_engine::{Seq, SessionHandle};
+
+use super::files::Typing;
+use super::worker::Try;
+
+/// A program that shows nothing for this long is typed at all the same.
+const READY_AT_LAST: Duration = Duration::from_secs(20);
+/// A screen that rests for this long is ready.
+const RESTS: Duration = Duration::from_millis(400);
+/// A paste is taken in when the screen rests, and at last after this.
+const TAKEN_IN: Duration = Duration::from_secs(3);
+/// So much of a prompt on the screen means that it was typed.
+const RECOGNISED: usize = 24;
+
+/// Types `prompt` and Enter, unless an earlier daemon did. Answers where the output stood before Enter.
+pub async fn type_once(this: &Try, handle: &SessionHandle, prompt: &str) -> Result<Seq, String> {
+    let earlier = this.dir.typing(this.job, this.attempt);
+    if let Some(typing) = earlier.filter(|typing| typing.entered) {
+        return Ok(Seq(typing.seq));
+    }
+    let there = match earlier {
+        Some(_) => shows(handle, prompt).await,
+        None => false,
+    };
+    if !there {
+        rests(handle, RESTS, READY_AT_LAST).await;
+        note(this, handle, false).await?;
+        let typed = handle.paste(None, prompt).await;
+        typed.map_err(|error| format!("cannot type its prompt: {error}"))?;
+        rests(handle, RESTS, TAKEN_IN).await;
+    }
+    let seq = note(this, handle, false).await?;
+    let enter: KeyPress = "enter".parse().expect("enter is a key");
+    let pressed = handle.press(None, &[enter]).await;
+    pressed.map_err(|error| format!("cannot type its prompt: {error}"))?;
+    write(this, Typing { entered: true, seq: seq.0 }).await?;
+    // The echo of Enter is not the answer.
+    let mut changes = handle.changes();
+    let more = changes.wait_for(|change| change.seq > seq || change.ended.is_some());
+    let _ = tokio::time::timeout(TAKEN_IN, more).await;
+    Ok(seq)
+}
+
+async fn note(this: &Try, handle: &SessionHandle, entered: bool) -> Result<Seq, String> {
+    let seq = handle.change().seq;
+    write(this, Typing { entered, seq: seq.0 }).await?;
+    Ok(seq)
+}
+
+async fn write(this: &Try, typing: Typing) -> Result<(), String> {
+    this.dir
+        .write_typing(this.job, this.attempt, &typing)
+        .map_err(|error| format!("cannot note that its prompt is typed: {error}"))
+}
+
+async fn rests(handle: &SessionHandle, min: Duration, at_most: Duration) {
+    let shown = Matcher::Not(Box::new(Matcher::ScreenRegex(
+        greenroom_engine::wait::pattern("\\A\\s*\\z", false).expect("a fixed pattern compiles"),
+    )));
+    let branch = |matcher| greenroom_engine::wait::Branch { name: None, matcher };
+    let both = vec![branch(shown), branch(Matcher::ScreenStable { min })];
+    let wait = WaitFor { matcher: Matcher::All(both), since: None, timeout: at_most };
+    // Out of time or ended: typing tells.
+    let _ = handle.wait(wait).await;
+}
+
+/// Whether the beginning of the prompt is on the screen.
+async fn shows(handle: &SessionHandle, prompt: &str) -> bool {
+    let first = prompt.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let sought: String = first.chars().take(RECOGNISED).collect();
+    match handle.frame().await {
+        Ok((frame, _)) => greenroom_engine::wait::frame_text(frame.get()).contains(&sought),
+        Err(_) => false,
+    }
+}
