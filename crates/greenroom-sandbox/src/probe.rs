@@ -3,6 +3,9 @@
 //! In: nothing. Out: a [`Probe`], one [`Trial`] per layer. Absent on purpose: reading `/sys` or asking for versions. On some
 //! machines a call is there and the step after it is refused, so only a whole trial tells.
 
+#[cfg(target_os = "linux")]
+mod trial;
+
 use std::fmt;
 
 use crate::layer::Layer;
@@ -45,6 +48,15 @@ pub enum Outcome {
     NotTried {
         needs: Layer,
     },
+}
+
+/// Tries every layer for real, in children that are gone afterwards. Takes some milliseconds; one result is good for the life
+/// of a host, unless its machine is changed under it.
+pub fn probe() -> Probe {
+    #[cfg(target_os = "linux")]
+    return trial::probe();
+    #[cfg(not(target_os = "linux"))]
+    Probe { kernel: String::new(), uid: u32::MAX, landlock_abi: 0, trials: Vec::new() }
 }
 
 impl Probe {

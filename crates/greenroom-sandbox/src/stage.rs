@@ -9,12 +9,12 @@
 //! The order of steps is part of the fence. Inherited fds go first, since no later layer takes them back. Mounts come before
 //! Landlock, which would refuse them; the terminal is made inside; seccomp is last.
 
-mod mounts;
-mod namespaces;
+pub(crate) mod mounts;
+pub(crate) mod namespaces;
 mod paths;
-mod privileges;
-mod sys;
-mod terminal;
+pub(crate) mod privileges;
+pub(crate) mod sys;
+pub(crate) mod terminal;
 
 use std::ffi::CString;
 use std::io::IoSlice;

@@ -241,3 +241,18 @@ pub(crate) fn own(number: std::os::fd::RawFd) -> Result<std::os::fd::OwnedFd, Er
     // SAFETY: it is open, and by this room's convention nobody else's.
     Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(number) })
 }
+
+/// The version of Landlock this kernel offers.
+pub(crate) fn landlock_version() -> Result<u32, Errno> {
+    const VERSION: u32 = 1;
+    // SAFETY: asks for a number; there is no ruleset to read.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            VERSION,
+        )
+    })
+    .map(|version| version as u32)
+}
