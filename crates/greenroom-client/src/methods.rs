@@ -3,6 +3,7 @@
 //! `session.attach` is [`Client::attach`], since it takes over a connection.
 
 use greenroom_protocol::api::Empty;
+use greenroom_protocol::api::run::*;
 use greenroom_protocol::api::screen::{
     Snapshot, SnapshotParams, TranscriptParams, TranscriptResult,
 };
@@ -54,6 +55,10 @@ calls! {
     session_mark "session.mark" (MarkParams) -> MarkResult;
     session_replay "session.replay" (ReplayParams) -> ReplayResult;
     session_export "session.export" (ExportParams) -> ExportResult;
+    run_start "run.start" (RunStartParams) -> RunStartResult;
+    run_list "run.list" (RunListParams) -> RunListResult;
+    run_info "run.info" (RunParams) -> RunInfo;
+    run_cancel "run.cancel" (RunParams) -> RunCancelResult;
 }
 
 impl Client {

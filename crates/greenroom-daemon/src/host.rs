@@ -17,6 +17,7 @@ use crate::keeper::Keeper;
 use crate::lifecycle::Life;
 use crate::methods::snapshot::Screens;
 use crate::methods::waits::Waits;
+use crate::run_file::Runs;
 use crate::store::Storage;
 
 pub struct Host {
@@ -24,6 +25,7 @@ pub struct Host {
     /// What plugins prepared for sessions, and have to clean up.
     pub chains: Chains,
     pub ends: Arc<Ends>,
+    pub runs: Runs,
     pub storage: Storage,
     pub keeper: Arc<Keeper>,
     pub hello: KeeperHello,

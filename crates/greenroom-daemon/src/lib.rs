@@ -23,6 +23,7 @@ mod methods;
 mod paths;
 mod rpc;
 mod run;
+mod run_file;
 mod socket;
 mod store;
 

@@ -28,6 +28,7 @@ use crate::logs::{LogError, Logs};
 use crate::methods::snapshot::Screens;
 use crate::methods::waits::Waits;
 use crate::paths::{Paths, PathsError};
+use crate::run_file::{self, Runs};
 use crate::socket::{self, SocketError};
 use crate::store::{Storage, StorageError};
 
@@ -132,6 +133,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             engine,
             chains,
             ends,
+            runs: Runs::new(paths.state()),
             storage,
             keeper,
             hello: inheritance.hello,
@@ -146,6 +148,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
         });
         tokio::spawn(watch_exits(host.clone(), exits));
         chains::recover(&host);
+        run_file::resume(&host);
         tokio::spawn(watch_signals(host.clone()));
         announce(&host, sessions, began);
         host.keeper.ready()?;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::Empty;
 use crate::api::event::{ChangedPush, EventPush, ExitedPush, OutputPush};
+use crate::api::run::*;
 use crate::api::screen::Snapshot;
 use crate::api::server::*;
 use crate::api::session::*;
@@ -221,6 +222,23 @@ methods! {
         rest Some("GET /api/sessions/{id}/recording"), mcp None, cli Some("record"),
         r#"{"session": "s1", "format": "asciicast-v3"}"#,
         "answers the recording as a file, in pages";
+
+    "run.start" Control Once (RunStartParams) -> RunStartResult,
+        rest Some("POST /api/runs"), mcp None, cli Some("run"),
+        r#"{"connector": {"models": {"m": {"command": ["echo"]}}, "prompt": "hello"}, "cwd": "/", "dry_run": true}"#,
+        "carries out a connector file: phases of workers, each an ordinary session";
+    "run.list" Read Safe (RunListParams) -> RunListResult,
+        rest Some("GET /api/runs"), mcp None, cli None,
+        r#"{"detail": false}"#,
+        "lists runs, also those that have ended";
+    "run.info" Read Safe (RunParams) -> RunInfo,
+        rest Some("GET /api/runs/{id}"), mcp None, cli None,
+        r#"{"run": "r1"}"#,
+        "describes a run with its phases and workers";
+    "run.cancel" Control Safe (RunParams) -> RunCancelResult,
+        rest Some("POST /api/runs/{id}/cancel"), mcp None, cli None,
+        r#"{"run": "r1"}"#,
+        "stops a run and its workers; answers when nothing of it runs any more";
 }
 
 /// Everything that is pushed: rows of the event log, and pushes that are not logged.
@@ -264,6 +282,16 @@ pub const EVENTS: &[EventRow] = &[
     logged("session.reattached", "a new daemon took the session over; data: seq"),
     logged("client.attached", "data: client, name, read_only, size"),
     logged("client.detached", "data: client, why"),
+    logged(
+        "run.started",
+        "a connector file is being carried out; data: run, name, phases, workers",
+    ),
+    logged("run.phase", "a phase began or ended; data: run, phase, state, why"),
+    logged(
+        "run.worker",
+        "a worker goes on; data: run, phase, worker, state, session, model, attempt, exit, why, branch, took_ms",
+    ),
+    logged("run.ended", "a run is over; data: run, state, why, took_ms"),
     pushed("session.changed", "something visible changed; {session, sequence}"),
     pushed("session.output", "new output; {session, sequence, output, dropped?}"),
     pushed(
@@ -369,7 +397,8 @@ mod tests {
         let server = "hello capabilities set_notifications subscribe unsubscribe stats shutdown upgrade schema";
         let session = "create list info input wait cancel_wait snapshot transcript resize kill close rename signal \
                        attach subscribe mark replay export";
-        for (group, verbs) in [("server", server), ("session", session)] {
+        let run = "start list info cancel";
+        for (group, verbs) in [("server", server), ("session", session), ("run", run)] {
             let mut expected: Vec<String> =
                 verbs.split_whitespace().map(|verb| format!("{group}.{verb}")).collect();
             let in_group = |name: &&str| name.starts_with(&format!("{group}."));

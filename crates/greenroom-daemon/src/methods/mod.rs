@@ -4,6 +4,7 @@ pub mod events;
 pub mod export;
 pub mod input;
 pub mod output;
+pub mod run;
 pub mod server;
 pub mod session;
 pub mod snapshot;

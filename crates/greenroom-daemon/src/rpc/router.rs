@@ -17,7 +17,9 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::host::Host;
-use crate::methods::{events, export, input, output, server, session, snapshot, transcript, waits};
+use crate::methods::{
+    events, export, input, output, run, server, session, snapshot, transcript, waits,
+};
 use crate::rpc::fault;
 use crate::rpc::peer::Peer;
 
@@ -105,6 +107,10 @@ pub fn call(call: Call, method: &str, params: Option<&RawValue>) -> Result<Later
         "session.mark" => serve(call, params, session::mark),
         "session.replay" => serve(call, params, export::replay),
         "session.export" => serve(call, params, export::export),
+        "run.start" => serve(call, params, run::start),
+        "run.list" => serve(call, params, run::list),
+        "run.info" => serve(call, params, run::info),
+        "run.cancel" => serve(call, params, run::cancel),
         "session.attach" => Err(Fault::new(
             FaultKind::InvalidRequest,
             "session.attach takes over its connection: call it alone, not in a batch",
