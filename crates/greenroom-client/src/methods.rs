@@ -3,6 +3,7 @@
 //! `session.attach` is [`Client::attach`], since it takes over a connection.
 
 use greenroom_protocol::api::Empty;
+use greenroom_protocol::api::fence::*;
 use greenroom_protocol::api::run::*;
 use greenroom_protocol::api::screen::{
     Snapshot, SnapshotParams, TranscriptParams, TranscriptResult,
@@ -55,6 +56,10 @@ calls! {
     session_mark "session.mark" (MarkParams) -> MarkResult;
     session_replay "session.replay" (ReplayParams) -> ReplayResult;
     session_export "session.export" (ExportParams) -> ExportResult;
+    worktree_list "worktree.list" (Empty) -> WorktreeListResult;
+    worktree_clean "worktree.clean" (WorktreeCleanParams) -> WorktreeCleanResult;
+    sandbox_doctor "sandbox.doctor" (Empty) -> SandboxDoctorResult;
+    sandbox_explain "sandbox.explain" (CreateParams) -> SandboxExplainResult;
     run_start "run.start" (RunStartParams) -> RunStartResult;
     run_list "run.list" (RunListParams) -> RunListResult;
     run_info "run.info" (RunParams) -> RunInfo;

@@ -11,7 +11,7 @@ use greenroom_plugins::chain::Chains;
 use tokio::sync::Notify;
 
 use crate::attach::Viewers;
-use crate::chains::Ends;
+use crate::chains::{BuiltIn, Ends};
 use crate::config::Config;
 use crate::keeper::Keeper;
 use crate::lifecycle::Life;
@@ -25,6 +25,7 @@ pub struct Host {
     /// What plugins prepared for sessions, and have to clean up.
     pub chains: Chains,
     pub ends: Arc<Ends>,
+    pub built_in: BuiltIn,
     pub runs: Runs,
     pub storage: Storage,
     pub keeper: Arc<Keeper>,

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,6 +67,8 @@ struct State {
     signalling: HashMap<u64, VecDeque<oneshot::Sender<i32>>>,
     replacing: Option<oneshot::Sender<Result<(), String>>>,
     exited: HashMap<u64, ExitStatus>,
+    /// Where programs in a sandbox look for the proxy, until somebody serves them there.
+    listeners: HashMap<u64, OwnedFd>,
     leaders: HashMap<u64, Process>,
     /// Released while their program still lived: to be released again when it has ended.
     unwanted: HashSet<u64>,
@@ -75,6 +78,8 @@ struct State {
 struct Refusal {
     step: &'static str,
     errno: i32,
+    /// In words, if the number does not tell.
+    why: String,
 }
 
 impl Keeper {
@@ -143,6 +148,9 @@ impl Keeper {
             KeeperEvent::Exited { id, status } => {
                 self.state().exited.insert(id.0, exit_status(status));
             }
+            KeeperEvent::Listener { id, listener } => {
+                self.state().listeners.insert(id.0, listener);
+            }
             other => tracing::debug!(?other, "while taking sessions over"),
         }
     }
@@ -179,11 +187,14 @@ impl Keeper {
     fn route(&self, event: KeeperEvent, exits: &mpsc::Sender<Exit>) {
         match event {
             KeeperEvent::Spawned { id, pid, fds } => self.spawned(id.0, pid, fds),
-            KeeperEvent::SpawnFailed { id, step, errno, .. } => {
+            KeeperEvent::SpawnFailed { id, step, errno, why } => {
                 let asked = self.state().spawning.remove(&id.0);
                 if let Some(reply) = asked {
-                    let _ = reply.send(Err(Refusal { step: step.name(), errno }));
+                    let _ = reply.send(Err(Refusal { step: step.name(), errno, why }));
                 }
+            }
+            KeeperEvent::Listener { id, listener } => {
+                self.state().listeners.insert(id.0, listener);
             }
             KeeperEvent::Exited { id, status } => {
                 let status = exit_status(status);
@@ -280,6 +291,11 @@ impl Keeper {
         }
     }
 
+    /// The socket on which a session's sandbox expects the proxy. Given once.
+    pub fn listener(&self, id: SessionId) -> Option<OwnedFd> {
+        self.state().listeners.remove(&id.0)
+    }
+
     async fn signal_tree(&self, member: &Member, signal: i32) -> Result<(), ProcessError> {
         let Some(leader) = self.leader(member) else { return Ok(()) };
         let marker = marker(member);
@@ -306,6 +322,7 @@ impl Keeper {
             }
             state.leaders.remove(&id);
             state.signalling.remove(&id);
+            state.listeners.remove(&id);
         }
         if let Err(error) = self.link.release(keeper::SessionId(id)) {
             tracing::warn!(session = id, %error, "releasing a session");
@@ -332,17 +349,33 @@ impl Processes for Keeper {
                 }
                 state.spawning.insert(id.0, reply);
             }
-            let sent = self.link.spawn(keeper::SessionId(id.0), &spawn_spec(spec), None);
+            let sent = match &spec.confinement {
+                None => self.link.spawn(keeper::SessionId(id.0), &spawn_spec(spec), None),
+                Some(fence) => match fence.plan(spec) {
+                    Ok(plan) => {
+                        let id = keeper::SessionId(id.0);
+                        self.link.spawn_sandboxed(id, ring_bytes(), plan.as_fd(), None)
+                    }
+                    Err(source) => {
+                        self.state().spawning.remove(&id.0);
+                        let step = "sandbox plan";
+                        return Err(ProcessError::Spawn { program: program(spec), step, source });
+                    }
+                },
+            };
             if let Err(error) = sent {
                 self.state().spawning.remove(&id.0);
                 return Err(ProcessError::Keeper(with_sources(&error)));
             }
             match answered(answer).await {
                 Ok(Ok(held)) => Ok(held),
-                Ok(Err(Refusal { step, errno })) => Err(ProcessError::Spawn {
+                Ok(Err(Refusal { step, errno, why })) => Err(ProcessError::Spawn {
                     program: program(spec),
                     step,
-                    source: io::Error::from_raw_os_error(errno),
+                    source: match why.is_empty() {
+                        true => io::Error::from_raw_os_error(errno),
+                        false => io::Error::other(why),
+                    },
                 }),
                 Err(error) => Err(ProcessError::Keeper(error.to_string())),
             }
@@ -423,9 +456,13 @@ fn spawn_spec(spec: &SessionSpec) -> SpawnSpec {
         cwd: bytes(spec.cwd.as_os_str()),
         cols: spec.size.cols(),
         rows: spec.size.rows(),
-        ring_bytes: u32::try_from(RING_BYTES).expect("a ring is less than 4 GiB"),
+        ring_bytes: ring_bytes(),
         flags: 0,
     }
+}
+
+fn ring_bytes() -> u32 {
+    u32::try_from(RING_BYTES).expect("a ring is less than 4 GiB")
 }
 
 /// The whole chain in one line: the link's errors keep the reason as their source.

@@ -10,6 +10,7 @@
 
 mod adopt;
 mod attach;
+mod callers;
 mod chains;
 pub mod config;
 mod convert;

@@ -114,7 +114,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     let (storage, records) = Storage::open(&paths.database(), config.events.keep)?;
     let known = adopt::known(records, inheritance.sessions);
     storage.skip_ids(known.iter().map(|one| one.record.id.0).max().unwrap_or(0));
-    let chains = chains::load(&paths, &config)?;
+    let (chains, built_in) = chains::load(&paths, &config)?;
     // A session that never started has a chain and no record: its id must not come again.
     storage.skip_ids(chains.last_id());
 
@@ -133,6 +133,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             engine,
             chains,
             ends,
+            built_in,
             runs: Runs::new(paths.state()),
             storage,
             keeper,

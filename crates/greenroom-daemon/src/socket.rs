@@ -13,6 +13,7 @@ use greenroom_protocol::{Fault, FaultKind, Id, rpc};
 use rustix::io::Errno;
 use tokio::net::{UnixListener, UnixStream};
 
+use crate::callers;
 use crate::host::{Counters, Host};
 use crate::rpc::conn;
 use crate::rpc::peer::Caller;
@@ -94,6 +95,10 @@ fn admit(host: &Arc<Host>, stream: UnixStream) {
             );
         }
     };
+    if let Some(why) = callers::refused(host, caller.pid) {
+        tracing::warn!(pid = caller.pid, why, "a connection was refused");
+        return refuse(host, &stream, FaultKind::PermissionDenied, why);
+    }
     if host.counters.connections() >= CONNECTIONS_MAX {
         return refuse(host, &stream, FaultKind::Busy, "the host has too many connections");
     }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::Empty;
 use crate::api::event::{ChangedPush, EventPush, ExitedPush, OutputPush};
+use crate::api::fence::*;
 use crate::api::run::*;
 use crate::api::screen::Snapshot;
 use crate::api::server::*;
@@ -223,6 +224,24 @@ methods! {
         r#"{"session": "s1", "format": "asciicast-v3"}"#,
         "answers the recording as a file, in pages";
 
+    "worktree.list" Read Safe (Empty) -> WorktreeListResult,
+        rest Some("GET /api/worktrees"), mcp None, cli Some("worktree"),
+        "{}",
+        "lists the worktrees that sessions left, and why each is kept";
+    "worktree.clean" Control Once (WorktreeCleanParams) -> WorktreeCleanResult,
+        rest Some("POST /api/worktrees/clean"), mcp None, cli Some("worktree"),
+        r#"{"dry_run": true}"#,
+        "removes the worktrees that hold no work";
+
+    "sandbox.doctor" Read Safe (Empty) -> SandboxDoctorResult,
+        rest Some("GET /api/sandbox"), mcp None, cli Some("sandbox"),
+        "{}",
+        "tries each layer of the sandbox and says what is missing";
+    "sandbox.explain" Read Safe (CreateParams) -> SandboxExplainResult,
+        rest Some("POST /api/sandbox/explain"), mcp None, cli Some("sandbox"),
+        r#"{"cwd": "/srv", "sandbox": "full"}"#,
+        "says what would be enforced on such a session";
+
     "run.start" Control Once (RunStartParams) -> RunStartResult,
         rest Some("POST /api/runs"), mcp None, cli Some("run"),
         r#"{"connector": {"models": {"m": {"command": ["echo"]}}, "prompt": "hello"}, "cwd": "/", "dry_run": true}"#,
@@ -398,7 +417,13 @@ mod tests {
         let session = "create list info input wait cancel_wait snapshot transcript resize kill close rename signal \
                        attach subscribe mark replay export";
         let run = "start list info cancel";
-        for (group, verbs) in [("server", server), ("session", session), ("run", run)] {
+        for (group, verbs) in [
+            ("server", server),
+            ("session", session),
+            ("run", run),
+            ("worktree", "list clean"),
+            ("sandbox", "doctor explain"),
+        ] {
             let mut expected: Vec<String> =
                 verbs.split_whitespace().map(|verb| format!("{group}.{verb}")).collect();
             let in_group = |name: &&str| name.starts_with(&format!("{group}."));

@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime};
 use greenroom_engine::{EngineError, SessionHandle, SessionId, SessionState};
 use greenroom_plugins::chain::{ChainError, Chains, Open, Registry, Watch};
 use greenroom_plugins::env::Env;
+use greenroom_plugins::sandbox::{self, Plan, Sandbox};
 use greenroom_plugins::scratchpad::Scratchpad;
 use greenroom_plugins::spec::{
     Ask, EndedHow, Refusal, SessionEnd, SessionPlugin, SessionSpec, Surroundings,
@@ -39,7 +40,7 @@ use crate::rpc::fault;
 const SETTLE: Duration = Duration::from_secs(30);
 
 /// The chains of this host, with what an earlier one left.
-pub fn load(paths: &Paths, config: &Config) -> Result<Chains, ChainError> {
+pub fn load(paths: &Paths, config: &Config) -> Result<(Chains, BuiltIn), ChainError> {
     let open = Arc::new(Open::default());
     let surroundings = Surroundings {
         state: paths.state().to_owned(),
@@ -49,13 +50,24 @@ pub fn load(paths: &Paths, config: &Config) -> Result<Chains, ChainError> {
         living: open.clone(),
     };
     let worktrees = Worktrees::new(config.worktree.clone(), &surroundings);
-    let plugins: [Arc<dyn SessionPlugin>; 4] = [
-        Arc::new(Worktree(worktrees)),
+    let sandbox =
+        Arc::new(Sandbox::new(config.sandbox.clone(), &surroundings, sandbox::by_trial()));
+    let plugins: [Arc<dyn SessionPlugin>; 5] = [
+        Arc::new(Worktree(worktrees.clone())),
+        sandbox.clone(),
         Arc::new(Scratchpad::new(config.scratchpad.clone(), &surroundings)),
         Arc::new(Env::new(&surroundings)),
         Arc::new(Timeout),
     ];
-    Chains::load(paths.state().join("chains"), Registry::new(plugins), open)
+    let chains = Chains::load(paths.state().join("chains"), Registry::new(plugins), open)?;
+    sandbox::sweep(&surroundings);
+    Ok((chains, BuiltIn { worktrees, sandbox }))
+}
+
+/// The plugins that have verbs of their own.
+pub struct BuiltIn {
+    pub worktrees: Worktrees,
+    pub sandbox: Arc<Sandbox>,
 }
 
 /// Starts a session through its chain. Whoever asked may go away: then the session is not started, or ended again.
@@ -97,6 +109,32 @@ pub async fn would_be(
     // No session has this id: nothing is named after it.
     let spec = SessionSpec::new(SessionId(0), base, ask);
     Ok(describe::dry_run(host.chains.dry_run(spec).await.map_err(refused)?))
+}
+
+/// The fence a session like this would get, and what its plugins want to be known.
+pub async fn fence_of(
+    host: &Arc<Host>,
+    base: greenroom_engine::SessionSpec,
+    ask: Ask,
+) -> Result<(Plan, Vec<String>), Fault> {
+    host.engine.check(&base).map_err(fault::engine)?;
+    let spec = SessionSpec::new(SessionId(0), base, ask);
+    // All others first: the sandbox sees what they leave.
+    let mut before = spec.clone();
+    let sandbox = before.ask.sandbox.take();
+    let mut spec = host.chains.dry_run(before).await.map_err(refused)?.spec;
+    spec.ask.sandbox = sandbox;
+    let plugin = host.built_in.sandbox.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let fenced = plugin.plan(&spec)?;
+        Ok((fenced.plan, spec.notes.into_iter().chain(fenced.notes).collect()))
+    });
+    match work.await {
+        Ok(result) => result.map_err(|refusal: Refusal| {
+            refused(Refusal { plugin: "sandbox".to_owned(), ..refusal })
+        }),
+        Err(error) => Err(Fault::new(FaultKind::Internal, error.to_string())),
+    }
 }
 
 /// Turns true when the one who asked is gone.

@@ -18,7 +18,8 @@ use serde_json::value::RawValue;
 
 use crate::host::Host;
 use crate::methods::{
-    events, export, input, output, run, server, session, snapshot, transcript, waits,
+    events, export, input, output, run, sandbox, server, session, snapshot, transcript, waits,
+    worktree,
 };
 use crate::rpc::fault;
 use crate::rpc::peer::Peer;
@@ -111,6 +112,10 @@ pub fn call(call: Call, method: &str, params: Option<&RawValue>) -> Result<Later
         "run.list" => serve(call, params, run::list),
         "run.info" => serve(call, params, run::info),
         "run.cancel" => serve(call, params, run::cancel),
+        "worktree.list" => serve(call, params, worktree::list),
+        "worktree.clean" => serve(call, params, worktree::clean),
+        "sandbox.doctor" => serve(call, params, sandbox::doctor),
+        "sandbox.explain" => serve(call, params, sandbox::explain),
         "session.attach" => Err(Fault::new(
             FaultKind::InvalidRequest,
             "session.attach takes over its connection: call it alone, not in a batch",

@@ -123,6 +123,13 @@ impl Chains {
         open
     }
 
+    /// Sessions that run, or may run, in a sandbox.
+    pub fn confined(&self) -> Vec<SessionId> {
+        let files = self.inner.files();
+        let confined = files.values().filter(|file| file.is_open() && file.sandbox().is_some());
+        confined.map(ChainFile::session).collect()
+    }
+
     /// What is known of a session's chain.
     pub fn look(&self, id: SessionId) -> Option<ChainFile> {
         self.inner.files().get(&id).cloned()

@@ -21,6 +21,7 @@ use greenroom_sandbox::plan::Payload;
 pub use greenroom_sandbox::plan::Plan;
 pub use greenroom_sandbox::plan::Refused;
 pub use greenroom_sandbox::plan::{Explanation, explain};
+use greenroom_sandbox::policy::Level;
 pub use greenroom_sandbox::policy::{HostPattern, Network, Policy, normalise};
 pub use greenroom_sandbox::probe::Probe;
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,15 @@ struct Notes {
     tmp_dir: PathBuf,
 }
 
+/// What this machine can enforce.
+pub struct Capability {
+    pub probe: Probe,
+    pub full: bool,
+    pub reduced: bool,
+    /// What to do about level full, if it cannot be enforced.
+    pub remedies: Vec<String>,
+}
+
 /// What became of the wishes: what is enforced, and what the user should know.
 pub struct Fenced {
     pub plan: Plan,
@@ -76,6 +86,25 @@ impl Sandbox {
         }
         let found = (self.prober)()?;
         Ok(self.probe.get_or_init(|| found))
+    }
+
+    /// What can be enforced here. Blocks for the first trial.
+    pub fn capability(&self) -> io::Result<Capability> {
+        let probe = self.probe()?;
+        let level = |level| {
+            let mut policy = Policy::new(level, "/srv/session", "/srv/tmp");
+            policy.without_landlock = self.config.without_landlock;
+            greenroom_sandbox::plan::compile(&policy, probe)
+        };
+        let (full, reduced) = (level(Level::Full), level(Level::Reduced));
+        let remedies = match &full {
+            Err(Refused::Missing(missing)) => {
+                missing.remedies().into_iter().map(str::to_owned).collect()
+            }
+            _ => Vec::new(),
+        };
+        let (full, reduced) = (full.is_ok(), reduced.is_ok());
+        Ok(Capability { probe: probe.clone(), full, reduced, remedies })
     }
 
     /// Where the session's `/tmp` lies outside.
@@ -215,6 +244,16 @@ impl SessionPlugin for Sandbox {
             Ok(())
         })
     }
+}
+
+/// A plan in plain words.
+pub fn in_words(plan: &Plan) -> String {
+    policy::summary(&plan.policy)
+}
+
+/// Tries each layer, in processes of its own.
+pub fn by_trial() -> Prober {
+    Arc::new(|| Ok(greenroom_sandbox::probe::probe()))
 }
 
 /// Removes what sessions that are no more left in `tmp/`: their chain's notes did not survive the machine.

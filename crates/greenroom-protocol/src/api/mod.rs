@@ -7,6 +7,7 @@
 pub mod ask;
 pub mod control;
 pub mod event;
+pub mod fence;
 pub mod input;
 pub mod matcher;
 pub mod run;
