@@ -4,7 +4,6 @@
 //! Absent on purpose: what a verb does; flags of later versions (an unknown flag is an error, a
 //! flag that does nothing would be a lie).
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,7 +11,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
 use greenroom_protocol::api::screen::Size;
 
+mod session;
+
 use crate::commands::completions::session_candidates;
+pub use session::{SandboxArgs, SandboxVerb, SessionArgs, WorktreeArgs, WorktreeVerb};
 
 /// Hosts the terminals of your coding agents and shells.
 ///
@@ -50,7 +52,7 @@ pub struct Global {
 pub enum Verb {
     /// Start a session and print its id
     #[command(
-        after_help = "Examples:\n  greenroom new\n  greenroom new --name build --cwd ~/src/app -- make -j8\n  greenroom new --attach --env RUST_LOG=debug --label team=core -- claude\n  id=$(greenroom new -- bash -c 'echo hi')"
+        after_help = "Examples:\n  greenroom new\n  greenroom new --name build --cwd ~/src/app -- make -j8\n  greenroom new --attach --env RUST_LOG=debug --label team=core -- claude\n  greenroom new --worktree feat-auth --sandbox --timeout 90m -- claude\n  greenroom new --worktree feat-x --sandbox --dry-run\n  id=$(greenroom new -- bash -c 'echo hi')"
     )]
     New(NewArgs),
     /// List sessions
@@ -119,9 +121,19 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Run the host in the foreground
     #[command(
-        after_help = "Examples:\n  greenroom serve\n  greenroom serve --name work -- bash\n  greenroom serve --stdio\n  greenroom serve --stdio --shared\n\nWith a command or session options it starts that session and ends with it.\n--stdio speaks the API on stdin and stdout with a private host that ends at the\n  end of stdin; with --shared it speaks for the background host."
+        after_help = "Examples:\n  greenroom serve\n  greenroom serve --name work -- bash\n  greenroom serve --worktree feat-x --sandbox\n  greenroom serve --stdio\n  greenroom serve --stdio --shared\n\nWith a command or session options it starts that session and ends with it.\n--stdio speaks the API on stdin and stdout with a private host that ends at the\n  end of stdin; with --shared it speaks for the background host."
     )]
     Serve(ServeArgs),
+    /// Worktrees that sessions left: list them, remove what holds no work
+    #[command(
+        after_help = "Examples:\n  greenroom worktree ls\n  greenroom worktree clean --dry-run\n  greenroom worktree clean\n\nA worktree is removed only if nothing in it is modified, untracked or stashed, and\n  every commit can be reached from elsewhere. Exit code 1: one could not be looked at."
+    )]
+    Worktree(WorktreeArgs),
+    /// What the sandbox enforces on this machine
+    #[command(
+        after_help = "Examples:\n  greenroom sandbox doctor\n  greenroom sandbox explain --sandbox --allow-host api.example.com\n  greenroom sandbox explain --worktree feat-x -- claude\n\ndoctor exits 1 if level full cannot be enforced here."
+    )]
+    Sandbox(SandboxArgs),
     /// Replace the running host with this or another binary; sessions go on
     #[command(
         after_help = "Examples:\n  greenroom upgrade\n  greenroom upgrade --binary ./target/release/greenroom"
@@ -152,32 +164,6 @@ pub enum Verb {
         after_help = "Examples:\n  greenroom shutdown\n  greenroom shutdown --if-idle"
     )]
     Shutdown(ShutdownArgs),
-}
-
-/// How a session is to be started.
-#[derive(Clone, Debug, Default, Args)]
-pub struct SessionArgs {
-    /// A name to call it by
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// Columns and rows [default: this terminal's, else 80x24]
-    #[arg(long, value_name = "COLSxROWS", value_parser = parse_size)]
-    pub size: Option<Size>,
-    /// Where to start it [default: here]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub cwd: Option<PathBuf>,
-    /// Set a variable on top of this environment
-    #[arg(long, value_name = "K=V", value_parser = parse_pair)]
-    pub env: Vec<(String, String)>,
-    /// Read variables from a file of K=V lines
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub env_file: Vec<PathBuf>,
-    /// Attach a label, to find it by
-    #[arg(long, value_name = "K=V", value_parser = parse_pair)]
-    pub label: Vec<(String, String)>,
-    /// The program and its arguments [default: $SHELL]
-    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
-    pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

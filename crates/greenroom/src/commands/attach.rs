@@ -7,7 +7,7 @@ use greenroom_protocol::api::session::{InfoParams, SessionInfo};
 use greenroom_protocol::{FaultKind, Timestamp};
 use serde_json::json;
 
-use super::Context;
+use super::{Context, left};
 use crate::attach::keys::Prefix;
 use crate::attach::{End, Ended, Wish};
 use crate::cli::AttachArgs;
@@ -37,6 +37,7 @@ pub async fn attach(host: &Host, wish: &Wish, context: &Context) -> Outcome {
         Err(failure) => return Err(failure),
     };
     let Ended { session, how } = ended;
+    let exited = matches!(how, End::Exited(_));
     let (text, code, value) = match how {
         End::Detached => (
             format!("[detached from {session}]"),
@@ -64,6 +65,9 @@ pub async fn attach(host: &Host, wish: &Wish, context: &Context) -> Outcome {
         context.out.json_line(&value)?;
     } else if !text.is_empty() {
         tell(&text);
+    }
+    if exited {
+        left::tell(host, &session, context).await;
     }
     Ok(code)
 }

@@ -3,8 +3,8 @@
 use greenroom_protocol::Timestamp;
 use greenroom_protocol::api::session::{InfoParams, Recording, SessionInfo};
 
-use super::Context;
 use super::ls::{at_home, state};
+use super::{Context, left};
 use crate::cli::InfoArgs;
 use crate::error::Outcome;
 use crate::output::{Cell, Output, bytes, span};
@@ -34,6 +34,10 @@ fn describe(info: &SessionInfo, out: &Output) -> String {
     add("command", Some(info.command.join(" ")));
     add("cwd", Some(at_home(&info.cwd)));
     add("branch", info.branch.clone());
+    let plugins: Vec<&str> = info.plugins.iter().map(|plugin| plugin.name.as_str()).collect();
+    add("plugins", Some(plugins.join(", ")));
+    add("sandbox", info.sandbox.clone());
+    add("ends by", info.deadline_at.as_ref().map(ToString::to_string));
     add("pid", info.pid.map(|pid| pid.to_string()));
     add("size", Some(info.size.to_string()));
     add("title", info.title.clone());
@@ -70,6 +74,12 @@ fn describe(info: &SessionInfo, out: &Output) -> String {
         })
         .collect();
     add("attached", Some(clients.join(", ")));
+    for note in &info.notes {
+        add("note", Some(note.clone()));
+    }
+    for line in left::lines(info) {
+        add("left", Some(line));
+    }
     add("explain", info.explain.as_ref().map(ToString::to_string));
     rows.insert(0, vec![Cell::from("state"), state(info)]);
     out.table(&[info.id.as_str(), ""], &rows, &[""])

@@ -4,7 +4,7 @@ use greenroom_protocol::api::session::{KillParams, KillResult, SignalName};
 use greenroom_protocol::{Fault, FaultKind};
 use serde_json::json;
 
-use super::Context;
+use super::{Context, left};
 use crate::cli::KillArgs;
 use crate::error::{Failure, Outcome};
 
@@ -29,7 +29,11 @@ pub async fn run(args: KillArgs, context: &Context) -> Outcome {
         let hint = format!("forget it with greenroom rm {session}");
         return Err(Failure::refused(&attempt, fault).hint(hint));
     }
-    let value = json!({ "session": session, "killed": true, "exit": killed.exit });
+    let left = left::tell(&host, &session, context).await;
+    let mut value = json!({ "session": session, "killed": true, "exit": killed.exit });
+    if !left.is_empty() {
+        value["left"] = json!(left);
+    }
     context.out.answer(&value, || format!("{session} ended: {how}"))?;
     Ok(0)
 }

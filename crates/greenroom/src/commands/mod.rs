@@ -12,6 +12,7 @@ mod events;
 mod info;
 mod key;
 mod kill;
+mod left;
 mod logs;
 mod ls;
 pub mod new;
@@ -20,12 +21,14 @@ mod record;
 mod rename;
 mod replay;
 mod rm;
+mod sandbox;
 mod schema;
 mod send;
 mod serve;
 mod shutdown;
 mod upgrade;
 mod wait;
+mod worktree;
 
 pub use serve::wants_session;
 pub use shutdown::stop;
@@ -76,6 +79,8 @@ pub async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Record(args) => record::run(args, context).await,
         Verb::Replay(args) => replay::run(args, context).await,
         Verb::Serve(args) => serve::run(args, context).await,
+        Verb::Worktree(args) => worktree::run(args, context).await,
+        Verb::Sandbox(args) => sandbox::run(args, context).await,
         Verb::Upgrade(args) => upgrade::run(args, context).await,
         Verb::Doctor(args) => doctor::run(args, context).await,
         Verb::Logs(args) => logs::run(args, context).await,

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use greenroom_protocol::api::session::{CreateParams, CreateResult};
+use greenroom_protocol::api::ask::{SandboxAsk, ScratchpadAsk, WorktreeAsk};
+use greenroom_protocol::api::session::{CreateParams, CreateResult, DryRun};
 
 use super::Context;
 use super::attach::prefix;
@@ -24,6 +25,13 @@ pub async fn run(args: NewArgs, context: &Context) -> Outcome {
     let prefix = if args.attach { Some(prefix(None)?) } else { None };
     let host = context.host().await?;
     let made = create(&host, &params).await?;
+    if made.dry_run.is_some() {
+        show(&made, context)?;
+        return Ok(0);
+    }
+    for note in &made.notes {
+        context.out.note(&format!("note: {note}"));
+    }
     match prefix {
         None => {
             context.out.answer(&made, || made.session.clone())?;
@@ -38,11 +46,48 @@ pub async fn run(args: NewArgs, context: &Context) -> Outcome {
 
 /// Starts it.
 pub async fn create(host: &Host, params: &CreateParams) -> Result<CreateResult, Failure> {
-    let attempt = match params.argv() {
+    let attempt = match params.argv().filter(|_| !params.dry_run) {
+        _ if params.dry_run => "plan the session".to_owned(),
         Some(argv) => format!("start {}", argv[0]),
         None => "start a shell".to_owned(),
     };
     host.call("session.create", params, &attempt).await
+}
+
+/// A session that was not started.
+pub fn show(made: &CreateResult, context: &Context) -> Result<(), Failure> {
+    context.out.answer(made, || made.dry_run.as_deref().map(plan).unwrap_or_default())
+}
+
+fn plan(dry_run: &DryRun) -> String {
+    let mut text = format!("would start {}\n", dry_run.command.join(" "));
+    let limit = |ms: Option<u64>| ms.map(crate::output::span);
+    let rows = [
+        ("in", Some(dry_run.cwd.clone())),
+        ("branch", dry_run.branch.clone()),
+        ("sandbox", dry_run.sandbox.clone()),
+        ("timeout", limit(dry_run.timeout_ms)),
+        ("idle timeout", limit(dry_run.idle_timeout_ms)),
+    ];
+    for (name, value) in rows {
+        if let Some(value) = value {
+            text.push_str(&format!("  {name:<13}{value}\n"));
+        }
+    }
+    if dry_run.plugins.is_empty() {
+        return text + "no session plugin is asked for";
+    }
+    text.push_str("plugins, in the order in which they run:\n");
+    for plugin in &dry_run.plugins {
+        let mut name = plugin.name.as_str();
+        let nothing = ["changes nothing".to_owned()];
+        let changes = if plugin.changes.is_empty() { &nothing[..] } else { &plugin.changes };
+        for change in changes {
+            text.push_str(&format!("  {name:<13}{change}\n"));
+            name = "";
+        }
+    }
+    text
 }
 
 /// What the flags and this process say about the session.
@@ -64,7 +109,8 @@ pub fn params(args: &SessionArgs, out: &Output) -> Result<CreateParams, Failure>
     }
     let mut env = BTreeMap::new();
     for file in &args.env_file {
-        env.extend(read_env_file(file)?);
+        // A file's text is a text, whatever it begins with.
+        env.extend(read_env_file(file)?.into_iter().map(|(name, value)| (name, literal(value))));
     }
     env.extend(args.env.iter().cloned());
     Ok(CreateParams {
@@ -75,8 +121,47 @@ pub fn params(args: &SessionArgs, out: &Output) -> Result<CreateParams, Failure>
         size: args.size.or_else(terminal::window),
         name: args.name.clone(),
         labels: args.label.iter().cloned().collect(),
+        timeout_ms: args.timeout.map(millis),
+        idle_timeout_ms: args.idle_timeout.map(millis),
+        worktree: args.worktree.clone().map(|slug| WorktreeAsk { slug, base: args.base.clone() }),
+        sandbox: sandbox(args)?,
+        scratchpad: args
+            .scratchpad
+            .clone()
+            .map(|name| ScratchpadAsk { name: Some(name).filter(|name| !name.is_empty()) }),
+        with: args.with.clone(),
+        dry_run: args.dry_run,
         ..CreateParams::default()
     })
+}
+
+fn sandbox(args: &SessionArgs) -> Result<Option<SandboxAsk>, Failure> {
+    let Some(level) = args.sandbox else { return Ok(None) };
+    let mut allow_write = Vec::new();
+    for dir in &args.allow_write {
+        let dir = std::path::absolute(dir)
+            .map_err(|error| Failure::io(format!("cannot allow {}", dir.display()), &error))?;
+        allow_write.push(utf8(&dir)?);
+    }
+    Ok(Some(SandboxAsk {
+        level: level.into(),
+        allow_hosts: args.allow_host.clone(),
+        allow_write,
+        allow_http: args.allow_http,
+        allow: args.sandbox_allow.iter().copied().map(Into::into).collect(),
+    }))
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// So that the host takes it as it is.
+fn literal(value: String) -> String {
+    match ["secret:", "file:", "literal:"].iter().any(|word| value.starts_with(word)) {
+        true => format!("literal:{value}"),
+        false => value,
+    }
 }
 
 fn utf8(path: &Path) -> Result<String, Failure> {
@@ -86,7 +171,8 @@ fn utf8(path: &Path) -> Result<String, Failure> {
     })
 }
 
-fn environment(out: &Output) -> BTreeMap<String, String> {
+/// This process's variables.
+pub fn environment(out: &Output) -> BTreeMap<String, String> {
     let mut kept = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
         match (name.to_str(), value.to_str()) {

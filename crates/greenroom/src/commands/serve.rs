@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Context, new, stop};
+use super::{Context, left, new, stop};
 use crate::cli::{ServeArgs, SessionArgs};
 use crate::error::{Failure, Outcome};
 use crate::host::{Host, Keeper, SOCKET_VARIABLE, called, paths};
@@ -45,17 +45,18 @@ pub async fn run(args: ServeArgs, context: &Context) -> Outcome {
             }
         },
     };
+    if let Some(made) = made.as_ref().filter(|made| made.dry_run.is_some()) {
+        new::show(made, context)?;
+        end(&mut keeper).await?;
+        return Ok(0);
+    }
     announce(&args, &socket, made.as_ref(), context)?;
-    live(&mut keeper, &host, made.as_ref()).await
+    live(&mut keeper, &host, made.as_ref(), context).await
 }
 
 /// Is a session asked for beside the host?
 pub fn wants_session(args: &SessionArgs) -> bool {
-    let SessionArgs { name, size, cwd, env, env_file, label, command } = args;
-    name.is_some()
-        || size.is_some()
-        || cwd.is_some()
-        || !(env.is_empty() && env_file.is_empty() && label.is_empty() && command.is_empty())
+    *args != SessionArgs::default()
 }
 
 fn start(args: &ServeArgs) -> Result<(Child, std::path::PathBuf), Failure> {
@@ -120,7 +121,12 @@ fn announce(
 }
 
 /// Until the host ends, the session ends, or somebody asks us to.
-async fn live(keeper: &mut Child, host: &Host, made: Option<&CreateResult>) -> Outcome {
+async fn live(
+    keeper: &mut Child,
+    host: &Host,
+    made: Option<&CreateResult>,
+    context: &Context,
+) -> Outcome {
     let refuse = |error: io::Error| Failure::io("cannot watch the host", &error);
     let mut term = signal(SignalKind::terminate()).map_err(refuse)?;
     let mut int = signal(SignalKind::interrupt()).map_err(refuse)?;
@@ -139,6 +145,9 @@ async fn live(keeper: &mut Child, host: &Host, made: Option<&CreateResult>) -> O
             Ok(0)
         }
         Some(status) => {
+            if let Some(made) = made {
+                left::tell(host, &made.session, context).await;
+            }
             stop(host, &ShutdownParams::default()).await?;
             let _ = keeper.wait();
             Ok(u8::from(!status.success))

@@ -1,0 +1,162 @@
+//! The flags that say what a session is to be: of `new`, `serve` and `sandbox explain`; and the verbs of the plugins
+//! behind some of them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use greenroom_protocol::api::ask::{SandboxException, SandboxLevel};
+use greenroom_protocol::api::screen::Size;
+
+use super::{parse_pair, parse_size, parse_time};
+
+/// How a session is to be started.
+#[derive(Clone, Debug, Default, PartialEq, Args)]
+pub struct SessionArgs {
+    /// A name to call it by
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Columns and rows [default: this terminal's, else 80x24]
+    #[arg(long, value_name = "COLSxROWS", value_parser = parse_size)]
+    pub size: Option<Size>,
+    /// Where to start it [default: here]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub cwd: Option<PathBuf>,
+    /// Set a variable; K=secret:NAME and K=file:PATH read its value
+    #[arg(long, value_name = "K=V", value_parser = parse_pair)]
+    pub env: Vec<(String, String)>,
+    /// Read variables from a file of K=V lines
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub env_file: Vec<PathBuf>,
+    /// Attach a label, to find it by
+    #[arg(long, value_name = "K=V", value_parser = parse_pair)]
+    pub label: Vec<(String, String)>,
+    /// Work in a git worktree and branch of its own
+    #[arg(long, value_name = "SLUG", help_heading = PLUGINS)]
+    pub worktree: Option<String>,
+    /// Where a new branch begins [default: HEAD]
+    #[arg(long, value_name = "REF", requires = "worktree", help_heading = PLUGINS)]
+    pub base: Option<String>,
+    /// Confine it: full (the default) or reduced
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "full",
+        help_heading = PLUGINS
+    )]
+    pub sandbox: Option<Level>,
+    /// A host it may reach, such as api.example.com or *.example.com
+    #[arg(long, value_name = "HOST", requires = "sandbox", help_heading = PLUGINS)]
+    pub allow_host: Vec<String>,
+    /// A directory it may write besides its own
+    #[arg(long, value_name = "DIR", requires = "sandbox", value_hint = ValueHint::DirPath, help_heading = PLUGINS)]
+    pub allow_write: Vec<PathBuf>,
+    /// Also plain HTTP to those hosts
+    #[arg(long, requires = "sandbox", help_heading = PLUGINS)]
+    pub allow_http: bool,
+    /// An exception: unix sockets, debugging, the whole network
+    #[arg(long, value_name = "WHAT", requires = "sandbox", help_heading = PLUGINS)]
+    pub sandbox_allow: Vec<Exception>,
+    /// A directory shared by all who say the same name, or its own
+    #[arg(
+        long,
+        value_name = "NAME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        help_heading = PLUGINS
+    )]
+    pub scratchpad: Option<String>,
+    /// End it after this long: seconds, or 90m
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = PLUGINS)]
+    pub timeout: Option<Duration>,
+    /// End it after this long without output
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = PLUGINS)]
+    pub idle_timeout: Option<Duration>,
+    /// Another session plugin by name (repeatable)
+    #[arg(long, value_name = "PLUGIN", help_heading = PLUGINS)]
+    pub with: Vec<String>,
+    /// Start nothing; show the session and who changed what
+    #[arg(long, help_heading = PLUGINS)]
+    pub dry_run: bool,
+    /// The program and its arguments [default: $SHELL]
+    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
+}
+
+const PLUGINS: &str = "Session plugins";
+
+/// How much of the sandbox must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// Every layer
+    Full,
+    /// Without namespaces: file contents and network only
+    Reduced,
+}
+
+impl From<Level> for SandboxLevel {
+    fn from(level: Level) -> SandboxLevel {
+        match level {
+            Level::Full => SandboxLevel::Full,
+            Level::Reduced => SandboxLevel::Reduced,
+        }
+    }
+}
+
+/// An exception that voids a promise of the sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Exception {
+    /// Unix sockets by path
+    Unix,
+    /// ptrace within the session
+    Debug,
+    /// The whole network
+    Network,
+}
+
+impl From<Exception> for SandboxException {
+    fn from(exception: Exception) -> SandboxException {
+        match exception {
+            Exception::Unix => SandboxException::Unix,
+            Exception::Debug => SandboxException::Debug,
+            Exception::Network => SandboxException::Network,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct WorktreeArgs {
+    #[command(subcommand)]
+    pub verb: WorktreeVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum WorktreeVerb {
+    /// Every worktree we made, and why it is kept
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Remove those that hold no work
+    Clean {
+        /// Only say what would be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct SandboxArgs {
+    #[command(subcommand)]
+    pub verb: SandboxVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SandboxVerb {
+    /// Try each layer on this machine, and say how to get what is missing
+    Doctor,
+    /// Say what would be enforced on a session with these flags
+    Explain(Box<SessionArgs>),
+}
