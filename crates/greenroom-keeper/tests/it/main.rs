@@ -5,5 +5,6 @@ mod host;
 mod lifecycle;
 mod load;
 mod replace;
+mod sandbox;
 mod spawn;
 mod tree;
