@@ -26,6 +26,8 @@ pub struct Host {
     pub chains: Chains,
     pub ends: Arc<Ends>,
     pub built_in: BuiltIn,
+    /// One directory per session below.
+    pub sessions_dir: PathBuf,
     pub runs: Runs,
     pub storage: Storage,
     pub keeper: Arc<Keeper>,

@@ -22,6 +22,7 @@ mod lifecycle;
 mod logs;
 mod methods;
 mod paths;
+mod proxy;
 mod rpc;
 mod run;
 mod run_file;

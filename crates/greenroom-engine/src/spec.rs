@@ -38,9 +38,6 @@ pub trait Confinement: Send + Sync {
     /// In a few words, for people.
     fn summary(&self) -> String;
 
-    /// The hosts it lets the program reach through a proxy, if it needs one.
-    fn hosts(&self) -> Option<Vec<String>>;
-
     /// The sealed plan by which `spec` is to be started: a file in memory, read by the stage that builds the fence.
     fn plan(&self, spec: &SessionSpec) -> io::Result<OwnedFd>;
 }

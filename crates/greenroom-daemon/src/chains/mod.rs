@@ -6,6 +6,7 @@
 //! the clock, events. Deliberately absent: what any plugin does.
 
 mod describe;
+mod door;
 mod ends;
 mod limits;
 mod told;
@@ -211,11 +212,12 @@ async fn never_started(host: &Arc<Host>, id: SessionId) -> Vec<String> {
 /// Minds the clock of a running session and cleans up after its end.
 fn look_after(host: &Arc<Host>, handle: SessionHandle) {
     let clock = limits::watch(host, &handle);
+    let door = door::open(host, &handle);
     let host = host.clone();
     tokio::spawn(async move {
         host.ends.of(&handle).await;
-        if let Some(clock) = clock {
-            clock.abort();
+        for task in [clock, door].into_iter().flatten() {
+            task.abort();
         }
         settled(&host, &handle).await;
     });

@@ -57,6 +57,23 @@ pub struct Sandbox {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Notes {
     tmp_dir: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reach: Option<Reach>,
+}
+
+/// What a confined session may reach through a proxy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    pub hosts: Vec<HostPattern>,
+    /// Plain HTTP too.
+    pub http: bool,
+}
+
+impl Reach {
+    /// From the plugin's notes of a session; `None` if it needs no proxy.
+    pub fn noted(state: &serde_json::Value) -> Option<Reach> {
+        Notes::deserialize(state).ok()?.reach
+    }
 }
 
 /// What this machine can enforce.
@@ -160,13 +177,6 @@ impl Confinement for Fence {
         policy::summary(&self.plan.policy)
     }
 
-    fn hosts(&self) -> Option<Vec<String>> {
-        match &self.plan.policy.network {
-            Network::Hosts(hosts) => Some(hosts.iter().map(ToString::to_string).collect()),
-            Network::None | Network::Open => None,
-        }
-    }
-
     fn plan(&self, spec: &greenroom_engine::SessionSpec) -> io::Result<OwnedFd> {
         let payload = Payload {
             argv: spec.argv.clone(),
@@ -206,7 +216,14 @@ impl SessionPlugin for Sandbox {
             // A trial and a few calls to the file system, each shorter than handing it to another thread.
             let fenced = self.plan(spec)?;
             let tmp_dir = self.tmp_dir(spec);
-            state.record(&Notes { tmp_dir: tmp_dir.clone() })?;
+            let reach = match &fenced.plan.policy.network {
+                Network::Hosts(hosts) => {
+                    let http = spec.ask.sandbox.as_ref().is_some_and(|ask| ask.allow_http);
+                    Some(Reach { hosts: hosts.clone(), http })
+                }
+                Network::None | Network::Open => None,
+            };
+            state.record(&Notes { tmp_dir: tmp_dir.clone(), reach })?;
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&tmp_dir);
             made.map_err(|error| {
                 Refusal::new(format!("cannot make its /tmp in {}: {error}", tmp_dir.display()))

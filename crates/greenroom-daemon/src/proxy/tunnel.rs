@@ -1,0 +1,263 @@
+//! One connection of a session, from its first byte to its last.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+use super::hello::{self, Hello};
+use super::log::Decisions;
+use super::outside::{DialError, Outside};
+use super::request::{self, Head, Plain};
+use super::rules::{Allowed, Denied, Kind, Rules, shown};
+use super::socks::{self, Reply};
+use greenroom_plugins::sandbox::normalise;
+
+/// A program that wants to connect says where within this; a slow one holds a place that others need.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes on their way in one direction: one system call moves a lot.
+const BUFFER: usize = 256 * 1024;
+
+/// What a connection goes through.
+pub struct Door {
+    pub rules: Rules,
+    pub outside: Outside,
+    pub decisions: Decisions,
+}
+
+/// The program's side, with what it has sent and nobody has used yet.
+struct Inside {
+    stream: TcpStream,
+    read: Vec<u8>,
+    deadline: Instant,
+}
+
+/// Why a connection ends before it became one. Everything worth telling has been told.
+struct Over;
+
+impl From<io::Error> for Over {
+    fn from(_: io::Error) -> Over {
+        Over
+    }
+}
+
+impl Door {
+    pub async fn serve(&self, stream: TcpStream) {
+        let _ = stream.set_nodelay(true);
+        let deadline = Instant::now() + HEAD_PATIENCE;
+        let mut inside = Inside { stream, read: Vec::new(), deadline };
+        let Ok(first) = inside.first().await else { return };
+        let _ = match first {
+            socks::VERSION => self.socks(inside).await,
+            _ => self.http(inside).await,
+        };
+    }
+
+    async fn http(&self, mut inside: Inside) -> Result<(), Over> {
+        let head = loop {
+            match request::parse(&inside.read) {
+                Ok(Some((head, length))) => {
+                    inside.read.drain(..length);
+                    break head;
+                }
+                Ok(None) => inside.more(request::HEAD_MAX).await?,
+                Err(bad) => {
+                    self.decisions.denied("a request", &bad.to_string());
+                    return inside.answer("400 Bad Request", &bad.to_string()).await;
+                }
+            }
+        };
+        match head {
+            Head::Connect { host, port } => {
+                let outside = match self.way_to(&host, port, Kind::Tls).await {
+                    Ok(way) => way,
+                    Err(no) => return inside.answer(no.status(), no.why()).await,
+                };
+                inside.stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
+                self.tls(inside, outside).await
+            }
+            Head::Plain(plain) => self.plain(inside, plain).await,
+        }
+    }
+
+    async fn socks(&self, mut inside: Inside) -> Result<(), Over> {
+        let (answer, length) = loop {
+            match socks::greeting(&inside.read) {
+                Some(found) => break found,
+                None => inside.more(socks::GREETING_MAX).await?,
+            }
+        };
+        inside.read.drain(..length);
+        match answer {
+            Ok(answer) => inside.stream.write_all(&answer).await?,
+            Err(answer) => return Ok(inside.stream.write_all(&answer).await?),
+        }
+        let (asked, length) = loop {
+            match socks::request(&inside.read) {
+                Some(found) => break found,
+                None => inside.more(socks::REQUEST_MAX).await?,
+            }
+        };
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err((reply, why)) => {
+                self.decisions.denied("a SOCKS request", why);
+                return Ok(inside.stream.write_all(&reply.bytes()).await?);
+            }
+        };
+        inside.read.drain(..length);
+        let outside = match self.way_to(&asked.host, asked.port, Kind::Tls).await {
+            Ok(way) => way,
+            Err(no) => return Ok(inside.stream.write_all(&no.reply().bytes()).await?),
+        };
+        inside.stream.write_all(&Reply::Granted.bytes()).await?;
+        self.tls(inside, outside).await
+    }
+
+    /// Decides, and dials what was decided on.
+    async fn way_to(&self, host: &str, port: u16, kind: Kind) -> Result<(Allowed, TcpStream), No> {
+        let allowed = self.rules.decide(host, port, kind).map_err(|denied| {
+            self.decisions.denied(&denied.what, &denied.why);
+            No::Denied(denied)
+        })?;
+        let what = format!("{}:{}", allowed.host, allowed.port);
+        match self.outside.dial(&allowed).await {
+            Ok(stream) => {
+                let _ = stream.set_nodelay(true);
+                self.decisions.allowed(&what);
+                Ok((allowed, stream))
+            }
+            Err(error @ DialError::Private { .. }) => {
+                let why = error.to_string();
+                self.decisions.denied(&what, &why);
+                Err(No::Denied(Denied { what, why }))
+            }
+            Err(error) => {
+                self.decisions.failed(&what, &error.to_string());
+                Err(No::Unreachable(error.to_string()))
+            }
+        }
+    }
+
+    /// Lets bytes through once the hello names the host that was asked for.
+    async fn tls(&self, mut inside: Inside, way: (Allowed, TcpStream)) -> Result<(), Over> {
+        let (allowed, mut outside) = way;
+        inside.deadline = Instant::now() + HEAD_PATIENCE;
+        let name = loop {
+            match hello::server_name(&inside.read) {
+                Hello::Name(name) => break Ok(name),
+                Hello::Bad(why) => break Err(why),
+                Hello::More => inside.more(hello::HELLO_MAX).await?,
+            }
+        };
+        let what = format!("{}:{}", allowed.host, allowed.port);
+        match name {
+            Ok(name) if normalise(&name).is_ok_and(|name| name == allowed.host) => {}
+            Ok(name) => {
+                let why = format!("the TLS hello names {} instead", shown(&name));
+                self.decisions.denied(&what, &why);
+                return Err(Over);
+            }
+            Err(why) => {
+                self.decisions.denied(&what, why);
+                return Err(Over);
+            }
+        }
+        outside.write_all(&inside.read).await?;
+        inside.read = Vec::new();
+        let (mut near, mut far) = (inside.stream, outside);
+        tokio::io::copy_bidirectional_with_sizes(&mut near, &mut far, BUFFER, BUFFER).await?;
+        Ok(())
+    }
+
+    /// One plain request and its answer; nothing else goes over that connection.
+    async fn plain(&self, mut inside: Inside, plain: Plain) -> Result<(), Over> {
+        let (_, mut outside) = match self.way_to(&plain.host, plain.port, Kind::Plain).await {
+            Ok(way) => way,
+            Err(no) => return inside.answer(no.status(), no.why()).await,
+        };
+        outside.write_all(&plain.head).await?;
+        let had = plain.body.min(inside.read.len() as u64);
+        outside.write_all(&inside.read[..usize::try_from(had).unwrap_or(0)]).await?;
+        let (mut near_in, mut near_out) = inside.stream.split();
+        let (mut far_in, mut far_out) = outside.split();
+        let mut rest = (&mut near_in).take(plain.body - had);
+        let body = async {
+            tokio::io::copy(&mut rest, &mut far_out).await?;
+            // The server's answer ends the connection; the program's silence does not.
+            std::future::pending::<io::Result<()>>().await
+        };
+        tokio::select! {
+            sent = body => sent?,
+            answered = tokio::io::copy(&mut far_in, &mut near_out) => drop(answered?),
+        }
+        near_out.shutdown().await?;
+        Ok(())
+    }
+}
+
+/// Why there is no way.
+enum No {
+    Denied(Denied),
+    Unreachable(String),
+}
+
+impl No {
+    fn status(&self) -> &'static str {
+        match self {
+            No::Denied(_) => "403 Forbidden",
+            No::Unreachable(_) => "502 Bad Gateway",
+        }
+    }
+
+    fn why(&self) -> &str {
+        match self {
+            No::Denied(denied) => &denied.why,
+            No::Unreachable(why) => why,
+        }
+    }
+
+    fn reply(&self) -> Reply {
+        match self {
+            No::Denied(_) => Reply::NotAllowed,
+            No::Unreachable(_) => Reply::HostUnreachable,
+        }
+    }
+}
+
+impl Inside {
+    async fn first(&mut self) -> Result<u8, Over> {
+        self.more(1).await?;
+        self.read.first().copied().ok_or(Over)
+    }
+
+    /// Reads what is there, until `most` bytes are waiting or time is up.
+    async fn more(&mut self, most: usize) -> Result<(), Over> {
+        let mut chunk = [0; 4096];
+        let room = (most + 1).saturating_sub(self.read.len()).min(chunk.len());
+        if room == 0 {
+            return Err(Over);
+        }
+        let read = timeout_at(self.deadline, self.stream.read(&mut chunk[..room]));
+        match read.await {
+            Ok(Ok(count)) if count > 0 => {
+                self.read.extend_from_slice(&chunk[..count]);
+                Ok(())
+            }
+            _ => Err(Over),
+        }
+    }
+
+    async fn answer(mut self, status: &str, why: &str) -> Result<(), Over> {
+        let body = format!("greenroom: {why}\n");
+        let text = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        self.stream.write_all(text.as_bytes()).await?;
+        Ok(self.stream.shutdown().await?)
+    }
+}
