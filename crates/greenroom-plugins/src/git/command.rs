@@ -42,16 +42,42 @@ pub enum CommandError {
     TooMuch(usize),
 }
 
+/// What its standard input is.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    Nothing,
+    Bytes(&'a [u8]),
+    /// A lock, which stays locked as long as the child lives, also when we do not.
+    Lock(&'a File),
+}
+
+impl<'a> Input<'a> {
+    fn bytes(self) -> &'a [u8] {
+        match self {
+            Input::Bytes(bytes) => bytes,
+            Input::Nothing | Input::Lock(_) => &[],
+        }
+    }
+
+    fn stdio(self) -> io::Result<Stdio> {
+        Ok(match self {
+            Input::Nothing => Stdio::null(),
+            Input::Bytes(_) => Stdio::piped(),
+            Input::Lock(file) => Stdio::from(file.try_clone()?),
+        })
+    }
+}
+
 /// Bytes moved per read or write.
 const CHUNK: usize = 64 * 1024;
 
 /// Runs it to its end. Whatever is left of its process group then is killed.
-pub fn run(command: &mut Command, input: &[u8], limits: Limits) -> Result<Said, CommandError> {
+pub fn run(command: &mut Command, input: Input<'_>, limits: Limits) -> Result<Said, CommandError> {
     command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+    command.stdin(input.stdio().map_err(CommandError::Start)?);
     let child = command.spawn().map_err(CommandError::Start)?;
     let mut talk = Talk::new(child, limits)?;
-    let told = talk.to_the_end(input);
+    let told = talk.to_the_end(input.bytes());
     // Before the child is reaped: until then its group's number cannot belong to somebody else.
     talk.kill_group();
     let status = talk.child.wait().map_err(CommandError::Talk)?;
@@ -202,7 +228,7 @@ mod tests {
     fn more_than_a_pipe_goes_through_both_ways() {
         let input = vec![b'x'; 1 << 20];
         let limits = Limits { max_output: 2 << 20, ..LIMITS };
-        let said = run(&mut Command::new("cat"), &input, limits).unwrap();
+        let said = run(&mut Command::new("cat"), Input::Bytes(&input), limits).unwrap();
         assert_eq!(said.out.len(), input.len());
     }
 
@@ -214,7 +240,7 @@ mod tests {
         let script = format!("sleep 600 > {} & sleep 600", fifo.display());
         let limits = Limits { deadline: Duration::from_millis(300), ..LIMITS };
         let reader = std::thread::spawn(move || std::fs::read(fifo).unwrap());
-        let error = run(&mut sh(&script), b"", limits).unwrap_err();
+        let error = run(&mut sh(&script), Input::Nothing, limits).unwrap_err();
         assert!(matches!(error, CommandError::TooSlow(_)), "{error}");
         // The grandchild held the fifo open: end of file means that it is dead.
         assert_eq!(reader.join().unwrap(), b"");
@@ -223,15 +249,16 @@ mod tests {
     #[test]
     fn too_much_is_an_error_or_cut() {
         let script = "head -c 300000 /dev/zero; echo end";
-        let error = run(&mut sh(script), b"", LIMITS).unwrap_err();
+        let error = run(&mut sh(script), Input::Nothing, LIMITS).unwrap_err();
         assert!(matches!(error, CommandError::TooMuch(_)), "{error}");
-        let said = run(&mut sh(script), b"", Limits { keep_tail: true, ..LIMITS }).unwrap();
+        let said =
+            run(&mut sh(script), Input::Nothing, Limits { keep_tail: true, ..LIMITS }).unwrap();
         assert!(said.out.len() <= LIMITS.max_output && said.out.ends_with(b"end\n"));
     }
 
     #[test]
     fn a_background_child_does_not_hold_us() {
-        let said = run(&mut sh("sleep 600 & echo done"), b"", LIMITS).unwrap();
+        let said = run(&mut sh("sleep 600 & echo done"), Input::Nothing, LIMITS).unwrap();
         assert_eq!(said.out, b"done\n");
     }
 }

@@ -62,10 +62,7 @@ impl GitError {
         let said = text_of(said);
         if said.contains("No space left on device") || said.contains("Disk quota exceeded") {
             GitError::DiskFull { said }
-        } else if said.contains("Read-only file system")
-            || (said.contains("Permission denied") && said.contains("nable to create"))
-            || (said.contains("Permission denied") && said.contains("could not create"))
-        {
+        } else if said.contains("Read-only file system") || is_closed(&said, place) {
             GitError::ReadOnly { path: place.to_owned() }
         } else if said.contains("dubious ownership") {
             GitError::DubiousOwner { path: place.to_owned() }
@@ -73,6 +70,13 @@ impl GitError {
             GitError::Failed { verb: verb.into(), status, said }
         }
     }
+}
+
+/// Git does not always say why it could not make a file; the directory does.
+fn is_closed(said: &str, place: &std::path::Path) -> bool {
+    let making = ["nable to create", "could not create", "cannot lock ref"];
+    making.iter().any(|words| said.contains(words))
+        && rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_err()
 }
 
 /// The first lines of what git said, for a sentence.

@@ -7,12 +7,14 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::command::{Limits, Said, run};
+use super::command::{Input, Limits, Said, run};
 use super::error::{GitError, text_of};
 
 /// One command on one repository. A checkout of a large tree takes a while; a stuck one must not hold a session's end.
@@ -100,7 +102,7 @@ pub fn user_excludes() -> Option<PathBuf> {
     command.args(["config", "--global", "--type=path", "--get", "core.excludesFile"]);
     let limits =
         Limits { deadline: Duration::from_secs(10), max_output: 1 << 16, keep_tail: false };
-    let said = run(&mut command, b"", limits).ok()?;
+    let said = run(&mut command, Input::Nothing, limits).ok()?;
     let named = String::from_utf8(said.out).ok()?;
     let named = named.trim_end_matches('\n');
     let file = if said.status.success() && !named.is_empty() {
@@ -119,6 +121,7 @@ pub(super) struct Hardened {
     environment: Vec<(OsString, OsString)>,
     settings: Vec<(OsString, OsString)>,
     cwd: PathBuf,
+    lock: Option<Arc<File>>,
 }
 
 impl Hardened {
@@ -130,12 +133,18 @@ impl Hardened {
             ENVIRONMENT.iter().map(|(name, value)| (name.into(), value.into())).collect();
         environment.push(("PATH".into(), search));
         let settings = SETTINGS.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Hardened { git, environment, settings, cwd: cwd.to_owned() }
+        Hardened { git, environment, settings, cwd: cwd.to_owned(), lock: None }
     }
 
     pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Hardened {
         self.environment.retain(|(set, _)| set != name);
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Commands without input hold `lock` while they run.
+    pub fn holding(mut self, lock: Arc<File>) -> Hardened {
+        self.lock = Some(lock);
         self
     }
 
@@ -183,6 +192,11 @@ impl Hardened {
             command.env(format!("GIT_CONFIG_VALUE_{at}"), value);
         }
         let limits = Limits { deadline: DEADLINE, max_output: MAX_OUTPUT, keep_tail: false };
+        let input = match &self.lock {
+            Some(lock) if input.is_empty() => Input::Lock(lock),
+            _ if input.is_empty() => Input::Nothing,
+            _ => Input::Bytes(input),
+        };
         run(&mut command, input, limits).map_err(|source| match source {
             super::command::CommandError::TooSlow(after) => GitError::TooSlow { verb, after },
             super::command::CommandError::TooMuch(cap) => GitError::TooMuch { verb, cap },

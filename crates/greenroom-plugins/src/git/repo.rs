@@ -5,8 +5,10 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -209,6 +211,12 @@ impl Repo {
         self
     }
 
+    /// What it starts holds the lock too: a git that outlives us must end before the next one of us begins.
+    pub fn holding(mut self, lock: &Arc<File>) -> Repo {
+        self.git = self.git.holding(lock.clone());
+        self
+    }
+
     pub fn common_dir(&self) -> &Path {
         &self.common_dir
     }
@@ -273,7 +281,30 @@ impl Repo {
     pub fn add_worktree(&self, path: &Path, branch: &str) -> Result<(), GitError> {
         let mut args = words(&["worktree", "add", "--quiet", "--no-guess-remote", "--"]);
         args.extend([path.into(), branch.into()]);
-        self.git.tell(&args, b"", &self.common_dir).map(drop)
+        self.git.tell(&args, b"", &self.common_dir).map(drop).map_err(|error| match error {
+            // Git removes what it had written, and does not say why it could not write more.
+            GitError::Failed { said, .. } if self.lacks_room(&said, path, branch) => {
+                GitError::DiskFull { said }
+            }
+            error => error,
+        })
+    }
+
+    fn lacks_room(&self, said: &str, path: &Path, branch: &str) -> bool {
+        let writing = said.contains("unable to write") || said.contains("unable to create file");
+        let dir = path.parent().unwrap_or(path);
+        let Ok(room) = rustix::fs::statvfs(dir) else { return false };
+        let free = room.f_bavail.saturating_mul(room.f_frsize);
+        writing && self.checkout_bytes(branch).is_ok_and(|bytes| bytes > free)
+    }
+
+    /// What the files of a commit take.
+    fn checkout_bytes(&self, revision: &str) -> Result<u64, GitError> {
+        let args = words(&["ls-tree", "-r", "-z", "--format=%(objectsize)", revision]);
+        let out = self.git.tell(&args, b"", &self.common_dir)?;
+        let sizes =
+            zeros(&out).filter_map(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());
+        Ok(sizes.sum())
     }
 
     /// Forgets a worktree whose directory is gone.

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::error::WorktreeError;
-use crate::git::command::{Limits, run};
+use crate::git::command::{Input, Limits, run};
 
 /// The end of what a failing command said.
 const TAIL: usize = 4096;
@@ -26,10 +26,8 @@ pub fn run_all(
         let limits = Limits { deadline, max_output: TAIL, keep_tail: true };
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", command]).current_dir(cwd).env_clear().envs(env);
-        let said = run(&mut shell, b"", limits).map_err(|source| WorktreeError::CommandRun {
-            which,
-            command: command.clone(),
-            source,
+        let said = run(&mut shell, Input::Nothing, limits).map_err(|source| {
+            WorktreeError::CommandRun { which, command: command.clone(), source }
         })?;
         if !said.status.success() {
             let said_text = [said.out, said.err].concat();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::check::{Removal, Verdict, check, os, there};
 use super::error::WorktreeError;
 use super::record::{Phase, Record};
-use super::{Worktrees, bring, commands, lock, pointers, snapshot};
+use super::{Lock, Worktrees, bring, commands, lock, pointers, snapshot};
 use crate::git::Repo;
 
 /// How a session ended, as far as its worktree cares.
@@ -61,8 +61,8 @@ impl Worktrees {
             why.extend(self.tear_down(&record));
         }
         self.steps.at("before the check")?;
-        let _locked = lock_if_there(&record.common_dir)?;
-        self.settle(file, record, why)
+        let locked = lock_if_there(&record.common_dir)?;
+        self.settle(locked.as_ref(), file, record, why)
     }
 
     fn tear_down(&self, record: &Record) -> Option<String> {
@@ -80,24 +80,25 @@ impl Worktrees {
     /// Removes it, or notes why not. The repository is locked by the caller.
     pub(super) fn settle(
         &self,
+        lock: Option<&Lock>,
         file: &Path,
         mut record: Record,
         mut why: Vec<String>,
     ) -> Result<Outcome, WorktreeError> {
         bring::discard(&staging_of(file, &record))?;
-        if record.phase == Phase::Creating && !self.complete(&record)? {
+        if record.phase == Phase::Creating && !self.complete(lock, &record)? {
             self.forget(file, &record)?;
             return Ok(Outcome::Nothing);
         }
         match check(&record, &self.config.disposable) {
             Verdict::Clean(removal) if why.is_empty() => {
-                match self.remove(file, &mut record, &removal) {
+                match self.remove(lock, file, &mut record, &removal) {
                     Err(WorktreeError::Moving { path }) => {
                         why.push(format!(
                             "{} appeared or changed while it was being removed",
                             path.display()
                         ));
-                        self.keep(file, record, why)
+                        self.keep(lock, file, record, why)
                     }
                     Err(error) => Err(error),
                     Ok(()) => Ok(Outcome::Removed {
@@ -107,16 +108,16 @@ impl Worktrees {
                     }),
                 }
             }
-            Verdict::Clean(_) => self.keep(file, record, why),
+            Verdict::Clean(_) => self.keep(lock, file, record, why),
             Verdict::Keep(more) => {
                 why.extend(more);
-                self.keep(file, record, why)
+                self.keep(lock, file, record, why)
             }
         }
     }
 
     /// Makes what `git worktree add` left half-done fit to be checked. Whether there is anything of ours.
-    fn complete(&self, record: &Record) -> Result<bool, WorktreeError> {
+    fn complete(&self, lock: Option<&Lock>, record: &Record) -> Result<bool, WorktreeError> {
         if !record.common_dir.is_dir() {
             return Ok(true);
         }
@@ -128,7 +129,7 @@ impl Worktrees {
         self.steps.at("before completing")?;
         pointers::complete(record, &admin_dir)?;
         if !there(&admin_dir.join("index")) {
-            Repo::open_admin(&record.common_dir, &admin_dir)?.fill_index()?;
+            held(Repo::open_admin(&record.common_dir, &admin_dir)?, lock).fill_index()?;
         }
         if record.path.is_dir() {
             drop_partial_files(record, &admin_dir)?;
@@ -138,6 +139,7 @@ impl Worktrees {
 
     fn remove(
         &self,
+        lock: Option<&Lock>,
         file: &Path,
         record: &mut Record,
         removal: &Removal,
@@ -152,7 +154,7 @@ impl Worktrees {
             snapshot::remove(&record.path, tree, &|| self.steps.at("before a file goes"))?;
         }
         if record.common_dir.is_dir() {
-            let repo = Repo::open(&record.common_dir)?;
+            let repo = held(Repo::open(&record.common_dir)?, lock);
             if removal.admin_dir.is_some() {
                 self.steps.at("before git forgets it")?;
                 repo.remove_worktree(&record.path)?;
@@ -168,12 +170,13 @@ impl Worktrees {
 
     fn keep(
         &self,
+        lock: Option<&Lock>,
         file: &Path,
         mut record: Record,
         why: Vec<String>,
     ) -> Result<Outcome, WorktreeError> {
         if record.phase != Phase::Ready {
-            self.make_whole(&mut record);
+            self.make_whole(lock, &mut record);
             record.phase = Phase::Ready;
         }
         record.session = None;
@@ -184,7 +187,7 @@ impl Worktrees {
     }
 
     /// Puts back what was already gone. Nothing of it is lost, so it is not worth failing for.
-    fn make_whole(&self, record: &mut Record) {
+    fn make_whole(&self, lock: Option<&Lock>, record: &mut Record) {
         let Ok(Some(admin_dir)) = pointers::admin_dir(record) else { return };
         if !record.path.is_dir() {
             return;
@@ -201,13 +204,14 @@ impl Worktrees {
         if pointers::differences(record, Some(&admin_dir), true).is_empty()
             && let Ok(repo) = Repo::open_tree(&record.common_dir, &admin_dir, &record.path)
         {
-            let _ = repo.restore_missing();
+            let _ = held(repo, lock).restore_missing();
         }
     }
 
     fn forget(&self, file: &Path, record: &Record) -> Result<(), WorktreeError> {
         Record::forget(file)?;
-        // Whichever are empty now.
+        // Whichever are empty now; git leaves its own if it had to give up.
+        let _ = fs::remove_dir(record.common_dir.join("worktrees"));
         for dir in [staging_of(file, record).parent(), file.parent(), record.path.parent()] {
             if let Some(dir) = dir {
                 let _ = fs::remove_dir(dir);
@@ -218,8 +222,16 @@ impl Worktrees {
 }
 
 /// A repository that is gone needs no lock.
-pub(super) fn lock_if_there(common_dir: &Path) -> Result<Option<fs::File>, WorktreeError> {
+pub(super) fn lock_if_there(common_dir: &Path) -> Result<Option<Lock>, WorktreeError> {
     if there(common_dir) { lock(common_dir).map(Some) } else { Ok(None) }
+}
+
+/// With the lock for what it starts, if there is one.
+fn held(repo: Repo, lock: Option<&Lock>) -> Repo {
+    match lock {
+        Some(lock) => repo.holding(lock),
+        None => repo,
+    }
 }
 
 fn staging_of(file: &Path, record: &Record) -> PathBuf {

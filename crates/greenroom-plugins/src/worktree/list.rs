@@ -134,13 +134,13 @@ impl Worktrees {
 
     /// With the lock, and as the record is by then.
     fn settle_fresh(&self, file: &Path, record: &Record) -> Result<Outcome, WorktreeError> {
-        let _locked = lock_if_there(&record.common_dir)?;
+        let locked = lock_if_there(&record.common_dir)?;
         let Some(record) = Record::load(file)? else { return Ok(Outcome::Nothing) };
         if record.session.is_some_and(|id| self.is_alive(id)) {
             let why = vec!["a session has begun to work in it".into()];
             return Ok(Outcome::Kept { path: record.path, branch: record.branch, why });
         }
-        self.settle(file, record, Vec::new())
+        self.settle(locked.as_ref(), file, record, Vec::new())
     }
 
     fn foresee_end(&self, record: &Record) -> Outcome {

@@ -14,7 +14,7 @@ use super::end::Outcome;
 use super::error::WorktreeError;
 use super::record::{Ours, Phase, Record, VERSION, make_dir};
 use super::slug::{Slug, check_prefix, fnv, repo_key};
-use super::{Worktrees, bring, commands, excludes, lock, pointers};
+use super::{Lock, Worktrees, bring, commands, excludes, lock, pointers};
 use crate::git::{Oid, Place, Repo, user_excludes};
 
 /// What a session asks for.
@@ -100,7 +100,7 @@ impl Worktrees {
     pub fn make(&self, target: &Target, request: &Request<'_>) -> Result<Made, WorktreeError> {
         let locked = lock(&target.place.common_dir)?;
         let known = match Record::load(&target.record)? {
-            Some(record) => self.take_up(record, target, request)?,
+            Some(record) => self.take_up(&locked, record, target, request)?,
             None => None,
         };
         let (record, mut made) = match known {
@@ -116,7 +116,7 @@ impl Worktrees {
                 }
                 (record, made)
             }
-            None => self.create(target, request)?,
+            None => self.create(&locked, target, request)?,
         };
         if self.config.ports {
             self.steps.at("before ports")?;
@@ -148,6 +148,7 @@ impl Worktrees {
     /// What is there, for this session; `None` if nothing of it is left.
     fn take_up(
         &self,
+        lock: &Lock,
         mut record: Record,
         target: &Target,
         request: &Request<'_>,
@@ -157,7 +158,9 @@ impl Worktrees {
             return Err(WorktreeError::PathTaken { path: target.path.clone() });
         }
         if record.phase != Phase::Ready || !there(&record.path) {
-            if let Outcome::Removed { .. } = self.settle(&target.record, record, Vec::new())? {
+            if let Outcome::Removed { .. } =
+                self.settle(Some(lock), &target.record, record, Vec::new())?
+            {
                 return Ok(None);
             }
             match Record::load(&target.record)? {
@@ -177,7 +180,7 @@ impl Worktrees {
                     "its directory is gone (git -C {source} worktree prune, then again)"
                 ));
             }
-            return self.revive(record, target, request).map(Some);
+            return self.revive(lock, record, target, request).map(Some);
         }
         let changed = pointers::differences(&record, admin_dir.as_deref(), true);
         if let Some(first) = changed.first() {
@@ -196,11 +199,12 @@ impl Worktrees {
     /// The directory is gone but the branch has work: it is checked out again.
     fn revive(
         &self,
+        lock: &Lock,
         mut record: Record,
         target: &Target,
         request: &Request<'_>,
     ) -> Result<Record, WorktreeError> {
-        let repo = Repo::open(&record.common_dir)?;
+        let repo = Repo::open(&record.common_dir)?.holding(lock);
         record.session = Some(request.session.0);
         record.kept.clear();
         record.admin_dir = None;
@@ -218,10 +222,11 @@ impl Worktrees {
 
     fn create(
         &self,
+        lock: &Lock,
         target: &Target,
         request: &Request<'_>,
     ) -> Result<(Record, Made), WorktreeError> {
-        let source = source_repo(&target.place)?;
+        let source = source_repo(&target.place)?.holding(lock);
         let base = find_base(&source, &target.place, request.base)?;
         refuse_taken(&source, target)?;
         let has_stash = source.refs()?.iter().any(|one| one.name == "refs/stash");
@@ -293,15 +298,17 @@ impl Worktrees {
         if !brought.pieces.is_empty() {
             record.ours = brought.pieces.iter().map(|piece| piece.ours.clone()).collect();
             record.save(&target.record)?;
+            let mut placed: Vec<&str> = Vec::new();
             for piece in &brought.pieces {
                 self.steps.at("before a piece")?;
-                bring::place(piece, &record.path)?;
+                if bring::place(piece, &record.path)? {
+                    placed.push(piece.ours.path());
+                }
             }
-            let paths: Vec<Vec<u8>> =
-                record.ours.iter().map(|o| o.path().as_bytes().to_vec()).collect();
+            let paths: Vec<Vec<u8>> = placed.iter().map(|path| path.as_bytes().to_vec()).collect();
             let ignored = tree.ignored(&paths)?;
-            let seen = record.ours.iter().map(Ours::path);
-            let seen: Vec<&str> = seen.filter(|path| !ignored.contains(path.as_bytes())).collect();
+            let seen = placed.into_iter().filter(|path| !ignored.contains(path.as_bytes()));
+            let seen: Vec<&str> = seen.collect();
             if !seen.is_empty() {
                 let file = exclude_file(&made.admin_dir);
                 excludes::exclude_in_session(&mut BTreeMap::new(), &file, &seen)?;

@@ -160,14 +160,16 @@ impl Steps {
     }
 }
 
+type Lock = Arc<File>;
+
 /// One at a time per repository, also among hosts: what one check counts as an anchor another must not be removing.
-/// The directory itself is locked, so nothing is left in it.
-fn lock(common_dir: &Path) -> Result<File, WorktreeError> {
+/// The directory itself is locked, so nothing is left in it. Each git we start under it inherits it.
+fn lock(common_dir: &Path) -> Result<Lock, WorktreeError> {
     let lock = || -> std::io::Result<File> {
         let dir = File::open(common_dir)?;
         // Whoever holds it has a deadline on everything it does.
         flock(&dir, FlockOperation::LockExclusive)?;
         Ok(dir)
     };
-    lock().map_err(WorktreeError::io("lock", common_dir))
+    lock().map(Arc::new).map_err(WorktreeError::io("lock", common_dir))
 }
