@@ -264,6 +264,7 @@ async fn farewell(host: &Arc<Host>) -> ExitCode {
     if let Ending::Shutdown { grace } = ending {
         host.engine.end_all(Ladder { grace, ..Ladder::default() }).await;
         chains::settle_all(host).await;
+        run_file::settled(host).await;
         if let Err(error) = host.keeper.shutdown() {
             tracing::warn!(%error, "telling the keeper to end");
         }

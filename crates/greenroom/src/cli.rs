@@ -119,6 +119,11 @@ pub enum Verb {
         after_help = "Examples:\n  greenroom replay s3\n  greenroom replay s3.cast --speed 2 --idle-limit 1s\n  greenroom replay s3 --at 90s\n\nKeys on a terminal: space pauses, left and right seek 5 s, up and down change\n  the speed, q quits."
     )]
     Replay(ReplayArgs),
+    /// Run a team of sessions from a connector file
+    #[command(
+        after_help = "Examples:\n  greenroom run pipeline.json\n  greenroom run review.connector.json --dry-run\n  greenroom run pipeline.json --only plan --only build\n  greenroom run pipeline.json --detach\n\nEach worker is an ordinary session: attach to it, read it, wait for it.\nThe run belongs to the host and goes on without this terminal; Ctrl-C asks once\n  and then stops it. Exit codes: 0 all went well, 1 a worker failed or the run was\n  stopped, 2 the file is wrong. greenroom schema connector prints the format."
+    )]
+    Run(RunArgs),
     /// Run the host in the foreground
     #[command(
         after_help = "Examples:\n  greenroom serve\n  greenroom serve --name work -- bash\n  greenroom serve --worktree feat-x --sandbox\n  greenroom serve --stdio\n  greenroom serve --stdio --shared\n\nWith a command or session options it starts that session and ends with it.\n--stdio speaks the API on stdin and stdout with a private host that ends at the\n  end of stdin; with --shared it speaks for the background host."
@@ -152,8 +157,10 @@ pub enum Verb {
         after_help = "Examples:\n  source <(greenroom completions bash)\n  greenroom completions zsh > ~/.zfunc/_greenroom\n  greenroom completions fish | source"
     )]
     Completions(CompletionsArgs),
-    /// Print every method of the API as JSON Schema
-    #[command(after_help = "Examples:\n  greenroom schema\n  greenroom schema session.create")]
+    /// Print every method of the API as JSON Schema, or the format of connector files
+    #[command(
+        after_help = "Examples:\n  greenroom schema\n  greenroom schema session.create\n  greenroom schema connector > connector.schema.json"
+    )]
     Schema(SchemaArgs),
     /// Watch a session survive kill -9: no terminal, network or key needed
     #[command(after_help = "Examples:\n  greenroom demo\n  greenroom demo --json")]
@@ -364,6 +371,22 @@ pub struct ReplayArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The connector file, or - for stdin
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Show phases, workers and their sessions, and start nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Only this phase (repeatable); what it needs is taken as done
+    #[arg(long, value_name = "PHASE")]
+    pub only: Vec<String>,
+    /// Print the run's id and leave it to the host
+    #[arg(long, conflicts_with = "dry_run")]
+    pub detach: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct ServeArgs {
     /// Stay in the foreground (what serve does anyway)
     #[arg(long)]
@@ -435,7 +458,7 @@ pub enum ShellName {
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// One method only, such as session.create
+    /// One method only, such as session.create; or connector
     pub method: Option<String>,
 }
 

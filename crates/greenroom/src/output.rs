@@ -141,6 +141,11 @@ impl Output {
         }
     }
 
+    /// `text` cut to the window.
+    pub fn fitted(&self, text: &str) -> String {
+        elide(text, self.columns.saturating_sub(1))
+    }
+
     /// A table that fits the window: columns named in `shrink` give way, the last of them first.
     pub fn table(&self, head: &[&str], rows: &[Vec<Cell>], shrink: &[&str]) -> String {
         let mut widths: Vec<usize> = (0..head.len())

@@ -88,7 +88,8 @@ impl Driver {
         let mut leaving = false;
         while self.machine.progress.state == RunState::Running {
             let event = tokio::select! {
-                event = incoming.recv() => event,
+                // First: sessions that the host ends must not be taken for failures.
+                biased;
                 why = stopping.reason(), if !leaving => match why {
                     // Sessions end with the host, for good: so does the run.
                     Ending::Shutdown { .. } => {
@@ -97,6 +98,7 @@ impl Driver {
                     }
                     Ending::Stop | Ending::Upgrade | Ending::Orphaned => return,
                 },
+                event = incoming.recv() => event,
             };
             let Some(event) = event else { return };
             let before = self.machine.progress.clone();
@@ -106,18 +108,20 @@ impl Driver {
         self.host.runs.active().remove(&self.written.run);
     }
 
-    /// Writes a step down, tells of it, acts upon it.
+    /// Writes a step down, acts upon it, tells of it.
     async fn settle(&mut self, before: Option<&Progress>, orders: Vec<Order>) {
-        let after = &self.machine.progress;
-        if before != Some(after) {
+        let changed = before != Some(&self.machine.progress);
+        if changed {
             self.keep().await;
-            report::tell(&self.host.storage, &self.written, before, after);
         }
         for order in orders {
             self.carry_out(order).await;
         }
-        // Last: whoever waits for the end of the run finds everything done.
         self.shown.send_replace(Arc::new(self.machine.progress.clone()));
+        // Last: whoever hears of the end of the run finds everything done.
+        if changed {
+            report::tell(&self.host.storage, &self.written, before, &self.machine.progress);
+        }
     }
 
     async fn keep(&self) {

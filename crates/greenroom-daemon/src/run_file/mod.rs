@@ -38,6 +38,8 @@ const RUNNING_MAX: usize = 32;
 
 /// What plugins of dead sessions still clean up is waited for this long before a run goes on.
 const CLEAN_UP: Duration = Duration::from_secs(30);
+/// The last steps of runs when the host goes down.
+const LAST_NOTES: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// All runs of the host.
@@ -159,6 +161,19 @@ pub fn resume(host: &Arc<Host>) {
     for (dir, written, machine) in left {
         tracing::info!(run = %written.run, "going on with a run");
         driver::spawn(host, dir, written, machine, driver::From::Restart);
+    }
+}
+
+/// When the host goes down and its sessions have ended: the runs note that too.
+pub async fn settled(host: &Arc<Host>) {
+    let active: Vec<Handle> = host.runs.active().values().cloned().collect();
+    let all = async {
+        for handle in active {
+            handle.over().await;
+        }
+    };
+    if tokio::time::timeout(LAST_NOTES, all).await.is_err() {
+        tracing::warn!("a run did not end with its sessions; the next host finishes it");
     }
 }
 

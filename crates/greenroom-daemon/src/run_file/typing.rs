@@ -34,9 +34,11 @@ pub async fn type_once(this: &Try, handle: &SessionHandle, prompt: &str) -> Resu
     };
     if !there {
         rests(handle, RESTS, READY_AT_LAST).await;
-        note(this, handle, false).await?;
+        let before = note(this, handle, false).await?;
         let typed = handle.paste(None, prompt).await;
         typed.map_err(|error| format!("cannot type its prompt: {error}"))?;
+        // A screen that rested before the paste has not taken it in.
+        prints(handle, before, TAKEN_IN / 2).await;
         rests(handle, RESTS, TAKEN_IN).await;
     }
     let seq = note(this, handle, false).await?;
@@ -44,11 +46,16 @@ pub async fn type_once(this: &Try, handle: &SessionHandle, prompt: &str) -> Resu
     let pressed = handle.press(None, &[enter]).await;
     pressed.map_err(|error| format!("cannot type its prompt: {error}"))?;
     write(this, Typing { entered: true, seq: seq.0 }).await?;
-    // The echo of Enter is not the answer.
+    prints(handle, seq, TAKEN_IN).await;
+    Ok(seq)
+}
+
+/// Waits for output past `seq`.
+async fn prints(handle: &SessionHandle, seq: Seq, at_most: Duration) {
     let mut changes = handle.changes();
     let more = changes.wait_for(|change| change.seq > seq || change.ended.is_some());
-    let _ = tokio::time::timeout(TAKEN_IN, more).await;
-    Ok(seq)
+    // A program that echoes nothing is fine.
+    let _ = tokio::time::timeout(at_most, more).await;
 }
 
 async fn note(this: &Try, handle: &SessionHandle, entered: bool) -> Result<Seq, String> {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom_engine::process::ExitStatus;
+use greenroom_engine::store::RecordState;
 use greenroom_engine::transcript::plain;
 use greenroom_engine::wait::{Matcher, WaitError, WaitFor};
 use greenroom_engine::{Seq, SessionHandle};
@@ -163,19 +164,30 @@ impl Try {
         CreateParams { dry_run: true, name: None, ..self.params() }
     }
 
-    fn exists(&self) -> Option<SessionHandle> {
+    /// The session of this try that an earlier daemon made.
+    async fn exists(&self) -> Option<SessionHandle> {
         let labels = self.labels();
         let ours = |handle: &SessionHandle| {
             let record = handle.info().record;
             labels.iter().all(|(name, value)| record.labels.get(name) == Some(value))
         };
-        self.host.engine.handles().into_iter().find(ours)
+        let handle = self.host.engine.handles().into_iter().find(ours)?;
+        // The daemon died after it wrote the record and before it asked for a process: no pid.
+        if let RecordState::Ended { pid: 0, status: ExitStatus::Unknown, .. } =
+            handle.info().record.state
+        {
+            if let Err(error) = chains::remove(&self.host, &handle).await {
+                tracing::warn!(session = %handle.id(), %error, "removing one that never ran");
+            }
+            return None;
+        }
+        Some(handle)
     }
 
     /// Makes the session, unless there is one.
     pub async fn start(self) -> Event {
         let job = self.job;
-        if let Some(handle) = self.exists().or_else(|| self.still_there()) {
+        if let Some(handle) = self.exists().await.or_else(|| self.still_there()) {
             return self.started(&handle);
         }
         if self.cancelled {

@@ -7,10 +7,13 @@
 
 mod attach;
 mod bad_input;
+mod chains;
 mod client;
+mod confined;
 mod events;
 mod host;
 mod methods;
 mod restart;
+mod run_file;
 mod start;
 mod wire;

@@ -38,31 +38,50 @@ pub struct Use<'a> {
 /// A program we know how to call.
 struct Known {
     name: &'static str,
+    /// For a person at the terminal, or for somebody who types.
     command: &'static [&'static str],
-    /// Put after `command` when the prompt comes as the last argument: answer it and exit.
-    answer: &'static [&'static str],
+    /// With the prompt as the last argument: answers it and exits.
+    answering: &'static [&'static str],
     adapter: &'static str,
 }
 
+/// It reads prompts until its input ends.
+const FAKE_AGENT: &str = "exec greenroom fake-agent --no-tty \"$1\" < /dev/null";
+
 const KNOWN: &[Known] = &[
-    known("claude", &["claude"], &["-p"], "claude"),
-    known("haiku", &["claude", "--model", "haiku"], &["-p"], "claude"),
-    known("sonnet", &["claude", "--model", "sonnet"], &["-p"], "claude"),
-    known("opus", &["claude", "--model", "opus"], &["-p"], "claude"),
-    known("codex", &["codex"], &["exec"], "codex"),
-    known("gemini", &["gemini"], &["-p"], "gemini"),
-    known("opencode", &["opencode"], &["run"], "opencode"),
-    known("aider", &["aider"], &["--yes-always", "--message"], "aider"),
-    known("fake-agent", &["greenroom", "fake-agent"], &["--no-tty"], "fake-agent"),
+    known("claude", &["claude"], &["claude", "-p"], "claude"),
+    known(
+        "haiku",
+        &["claude", "--model", "haiku"],
+        &["claude", "--model", "haiku", "-p"],
+        "claude",
+    ),
+    known(
+        "sonnet",
+        &["claude", "--model", "sonnet"],
+        &["claude", "--model", "sonnet", "-p"],
+        "claude",
+    ),
+    known("opus", &["claude", "--model", "opus"], &["claude", "--model", "opus", "-p"], "claude"),
+    known("codex", &["codex"], &["codex", "exec"], "codex"),
+    known("gemini", &["gemini"], &["gemini", "-p"], "gemini"),
+    known("opencode", &["opencode"], &["opencode", "run"], "opencode"),
+    known("aider", &["aider"], &["aider", "--yes-always", "--message"], "aider"),
+    known(
+        "fake-agent",
+        &["greenroom", "fake-agent"],
+        &["sh", "-c", FAKE_AGENT, "fake-agent"],
+        "fake-agent",
+    ),
 ];
 
 const fn known(
     name: &'static str,
     command: &'static [&'static str],
-    answer: &'static [&'static str],
+    answering: &'static [&'static str],
     adapter: &'static str,
 ) -> Known {
-    Known { name, command, answer, adapter }
+    Known { name, command, answering, adapter }
 }
 
 /// `ollama/llama3` and the like.
@@ -163,12 +182,10 @@ fn program(model: &str, name: &str, via: Option<PromptVia>, usage: Use<'_>) -> O
         return Some(Candidate { model: model.to_owned(), command, prompt_via, adapter: None });
     }
     let known = KNOWN.iter().find(|known| known.name == name)?;
-    let mut command = words(known.command);
+    let answers = usage.prompt && prompt_via != PromptVia::Stdin;
+    let mut command = words(if answers { known.answering } else { known.command });
     if let (Some(permission), "claude") = (usage.permission, known.adapter) {
         command.extend(["--permission-mode".to_owned(), permission.to_owned()]);
-    }
-    if usage.prompt && prompt_via != PromptVia::Stdin {
-        command.extend(words(known.answer));
     }
     let adapter = Some(known.adapter.to_owned());
     Some(Candidate { model: model.to_owned(), command, prompt_via, adapter })

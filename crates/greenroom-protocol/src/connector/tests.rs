@@ -170,7 +170,7 @@ fn models_are_found_and_have_fallbacks() {
     assert_eq!(commands(&usual), ["claude -p", "codex exec"]);
     let itself =
         json!({"models": {"claude": "claude"}, "prompt": "hi", "session": {"permission": "plan"}});
-    assert_eq!(commands(&itself), ["claude --permission-mode plan -p"]);
+    assert_eq!(commands(&itself), ["claude -p --permission-mode plan"]);
     refused_for(&file(json!({"a": "b", "b": "a"})), "leads back to itself");
     refused_for(&file(json!({"a": {"command": ["x"], "fallback": "a"}})), "leads back to itself");
     refused_for(

@@ -21,6 +21,7 @@ mod record;
 mod rename;
 mod replay;
 mod rm;
+mod run;
 mod sandbox;
 mod schema;
 mod send;
@@ -78,6 +79,7 @@ pub async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Kill(args) => kill::run(args, context).await,
         Verb::Record(args) => record::run(args, context).await,
         Verb::Replay(args) => replay::run(args, context).await,
+        Verb::Run(args) => run::run(args, context).await,
         Verb::Serve(args) => serve::run(args, context).await,
         Verb::Worktree(args) => worktree::run(args, context).await,
         Verb::Sandbox(args) => sandbox::run(args, context).await,

@@ -1,13 +1,17 @@
-//! `greenroom schema`: every method of the API, from the one table.
+//! `greenroom schema`: every method of the API from the one table, or the format of connector files.
 
-use greenroom_protocol::{FaultKind, methods};
+use greenroom_protocol::{FaultKind, connector, methods};
 
 use super::Context;
 use crate::cli::SchemaArgs;
 use crate::error::{Failure, Outcome};
 
 pub fn run(args: &SchemaArgs, context: &Context) -> Outcome {
-    let Some(document) = methods::document(args.method.as_deref()) else {
+    let document = match args.method.as_deref() {
+        Some("connector") => Some(connector::schema()),
+        only => methods::document(only),
+    };
+    let Some(document) = document else {
         let name = args.method.as_deref().unwrap_or_default();
         let failure = Failure::new(
             FaultKind::NotFound,

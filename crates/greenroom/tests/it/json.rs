@@ -28,7 +28,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("shutdown", &["shutdown", "--grace", "100ms"]),
 ];
 const ELSEWHERE: &[(&str, &str)] =
-    &[("attach", "attach.rs"), ("serve", "serve.rs"), ("demo", "demo.rs")];
+    &[("attach", "attach.rs"), ("run", "run.rs"), ("serve", "serve.rs"), ("demo", "demo.rs")];
 
 fn prepare(home: &Home) -> (String, String) {
     let run = home.shell("cat");
