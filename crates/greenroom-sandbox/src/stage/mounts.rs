@@ -16,7 +16,7 @@ use rustix::mount::{
     OpenTreeFlags, UnmountFlags,
 };
 
-use super::sys::{NODEV, NOEXEC, NOSUID, RDONLY, restrict_mount};
+use super::sys::{NODEV, NOEXEC, NOSUID, RDONLY, restrict_mount, restrict_one_mount};
 use super::{Failing, paths};
 use crate::control::Fault;
 use crate::layer::Layer;
@@ -62,9 +62,9 @@ pub(crate) fn build(mounts: &[Mount]) -> Result<(), Fault> {
     let closed = place(pieces, &scratch)?;
     dev(devices, &scratch)?;
     proc()?;
-    // Only now: until here places below them may have been made.
+    // Only now: until here places below them may have been made. What is placed there keeps its own attributes.
     for mask in closed {
-        restrict_mount(mask.as_fd(), RDONLY).failing(layer, || "close a mask".into())?;
+        restrict_one_mount(mask.as_fd(), RDONLY).failing(layer, || "close a mask".into())?;
     }
     Ok(())
 }

@@ -33,8 +33,17 @@ fn last_errno() -> Errno {
 
 /// Sets attributes of a mount and everything mounted below it.
 pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, set: u64) -> Result<(), Errno> {
+    set_attributes(mount, set, libc::AT_RECURSIVE)
+}
+
+/// Sets attributes of a mount, but not of what is mounted below it.
+pub(crate) fn restrict_one_mount(mount: BorrowedFd<'_>, set: u64) -> Result<(), Errno> {
+    set_attributes(mount, set, 0)
+}
+
+fn set_attributes(mount: BorrowedFd<'_>, set: u64, flags: i32) -> Result<(), Errno> {
     let attr = MountAttr { set, clear: 0, propagation: 0, userns_fd: 0 };
-    let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    let flags = libc::AT_EMPTY_PATH | flags;
     // SAFETY: the path is empty and the attributes live through the call.
     check(unsafe {
         libc::syscall(

@@ -1,7 +1,5 @@
 //! A place to be caged in: directories to keep safe, a program to run inside, and what came of it.
 
-#![expect(unsafe_code, reason = "a stage wants its fds at fixed numbers")]
-
 use std::ffi::OsString;
 use std::io::{IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -79,7 +77,11 @@ impl World {
         let dir = tempfile::Builder::new().prefix("greenroom-cage-").tempdir_in(parent).unwrap();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let world = World { user, dir };
-        std::fs::copy(built("escapee"), world.path("escapee")).unwrap();
+        // The build's own directory may be out of reach for others. A link is enough if it can be made.
+        let (built, program) = (built("escapee"), world.escapee());
+        if std::fs::hard_link(&built, &program).is_err() {
+            std::fs::copy(&built, &program).unwrap();
+        }
         for name in ["work", "out", "home", "state", "tmp"] {
             std::fs::create_dir(world.path(name)).unwrap();
         }
@@ -92,15 +94,17 @@ impl World {
         world
     }
 
-    /// Gives everything to the user.
+    /// Gives everything to the user, except the program, which may be a link.
     pub fn own(&self) {
+        for name in ["work", "out", "home", "state", "tmp"] {
+            give(&self.path(name), self.user.uid());
+        }
         let uid = self.user.uid();
-        let status = Command::new("chown")
-            .arg("-Rh")
-            .arg(format!("{uid}:{uid}"))
-            .arg(self.dir.path())
-            .status();
-        assert!(status.unwrap().success());
+        std::os::unix::fs::lchown(self.dir.path(), Some(uid), Some(uid)).unwrap();
+    }
+
+    pub fn escapee(&self) -> PathBuf {
+        self.path("escapee")
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -120,7 +124,7 @@ impl World {
         Policy {
             home: Some(self.path("home")),
             hidden: vec![self.path("home/.ssh"), self.path("state")],
-            visible: vec![self.path("escapee")],
+            visible: vec![self.escapee()],
             ..Policy::new(level, self.path("work"), self.path("tmp"))
         }
     }
@@ -131,6 +135,15 @@ impl World {
 
     pub fn sh(&self, level: Level, script: &str) -> Outcome {
         self.run(&self.policy(level), &["sh", "-c", script])
+    }
+}
+
+fn give(path: &Path, uid: u32) {
+    std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
+    if path.symlink_metadata().unwrap().is_dir() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            give(&entry.unwrap().path(), uid);
+        }
     }
 }
 
@@ -184,12 +197,7 @@ pub struct Ready {
 
 impl Caged {
     pub fn start(world: &World, policy: &Policy, argv: &[&str]) -> Caged {
-        Caged::start_with(
-            world,
-            &plan(world, policy),
-            argv,
-            world.user.command(world.path("escapee")),
-        )
+        Caged::start_with(world, &plan(world, policy), argv, world.user.command(world.escapee()))
     }
 
     pub fn start_with(world: &World, plan: &Plan, argv: &[&str], mut command: Command) -> Caged {
@@ -271,12 +279,20 @@ impl Caged {
         }
     }
 
-    pub fn end(mut self) -> Outcome {
-        let ready = self.ready();
-        let (fault, text) = match ready {
-            Err(fault) => (Some(fault), String::new()),
-            Ok(ready) => (None, read_all(ready.master)),
-        };
+    pub fn end(self) -> Outcome {
+        match self.ready() {
+            Err(fault) => self.over(Some(fault), String::new()),
+            Ok(ready) => self.end_after(ready.master),
+        }
+    }
+
+    /// As `end`, for one that is known to run.
+    pub fn end_after(self, master: OwnedFd) -> Outcome {
+        let text = read_all(master);
+        self.over(None, text)
+    }
+
+    fn over(mut self, fault: Option<Fault>, text: String) -> Outcome {
         let status = self.wait();
         Outcome { fault, text, code: status.code(), signal: status.signal() }
     }

@@ -1,5 +1,16 @@
 //! Real namespaces, real kernels, real escapes.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "all of this is test code")]
+#![allow(
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "all of this is test code"
+)]
 
 mod cage;
+mod degraded;
+#[cfg(target_arch = "x86_64")]
+mod escapes;
+mod git;
 mod life;
+#[cfg(target_arch = "x86_64")]
+mod rows;
