@@ -77,7 +77,7 @@ pub fn run(command: &mut Command, input: Input<'_>, limits: Limits) -> Result<Sa
     command.stdin(input.stdio().map_err(CommandError::Start)?);
     let child = command.spawn().map_err(CommandError::Start)?;
     let mut talk = Talk::new(child, limits)?;
-    let told = talk.to_the_end(input.bytes());
+    let told = talk.hear_out(input.bytes());
     // Before the child is reaped: until then its group's number cannot belong to somebody else.
     talk.kill_group();
     let status = talk.child.wait().map_err(CommandError::Talk)?;
@@ -120,7 +120,7 @@ impl Talk {
         }
     }
 
-    fn to_the_end(&mut self, input: &[u8]) -> Result<(), CommandError> {
+    fn hear_out(&mut self, input: &[u8]) -> Result<(), CommandError> {
         let mut stdin = self.child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)));
         if let Some(stdin) = &stdin {
             rustix::io::ioctl_fionbio(stdin, true).map_err(|e| CommandError::Talk(e.into()))?;

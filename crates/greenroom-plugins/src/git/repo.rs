@@ -1,116 +1,14 @@
-//! A repository at recorded paths, and the questions we ask it.
-//!
-//! [`Place::find`] is the only discovery, done where the user asked to start; everything after uses what it found.
+//! A repository at recorded paths: its refs, branches, worktrees and history. What concerns the files of a checkout is in `tree`.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::error::{GitError, text_of};
 use super::hardened::{Hardened, find_git};
-
-/// The name of an object: 40 or 64 hexadecimal digits.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Oid(String);
-
-impl Oid {
-    pub fn parse(text: &[u8]) -> Option<Oid> {
-        let hex = matches!(text.len(), 40 | 64) && text.iter().all(u8::is_ascii_hexdigit);
-        let text = std::str::from_utf8(text).ok()?;
-        (hex && text.bytes().any(|digit| digit != b'0')).then(|| Oid(text.to_ascii_lowercase()))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// As people write it.
-    pub fn short(&self) -> &str {
-        &self.0[..10]
-    }
-
-    /// "No object", in as many digits.
-    fn zero(&self) -> String {
-        "0".repeat(self.0.len())
-    }
-}
-
-impl fmt::Display for Oid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Oid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Where a directory belongs, as git sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Of this checkout: the repository's own, or one below its `worktrees`.
-    pub git_dir: PathBuf,
-    pub common_dir: PathBuf,
-    /// The checkout's top; `None` in a bare repository.
-    pub top: Option<PathBuf>,
-    pub shallow: bool,
-}
-
-impl Place {
-    /// Discovers. The user's own configuration is read, for `safe.directory`; `rev-parse` runs nothing of it.
-    pub fn find(cwd: &Path) -> Result<Place, GitError> {
-        let not_there = || GitError::NotARepository { path: cwd.to_owned() };
-        let real = cwd.canonicalize().map_err(|_| not_there())?;
-        let mut git = Hardened::new(find_git()?, &real)
-            .without_env("GIT_CONFIG_GLOBAL")
-            .without_env("GIT_CONFIG_NOSYSTEM");
-        for name in ["HOME", "XDG_CONFIG_HOME"] {
-            if let Some(value) = std::env::var_os(name) {
-                git = git.env(name, value);
-            }
-        }
-        let bare = ask_line(&git, "--is-bare-repository", cwd)?;
-        let inside = ask_line(&git, "--is-inside-work-tree", cwd)?;
-        let path = |what: &str| -> Result<PathBuf, GitError> {
-            let path = PathBuf::from(OsString::from_vec(ask_line(&git, what, cwd)?));
-            real.join(path).canonicalize().map_err(|_| not_there())
-        };
-        let top = match (inside.as_slice(), bare.as_slice()) {
-            (b"true", _) => Some(path("--show-toplevel")?),
-            (_, b"true") => None,
-            // Inside `.git` itself.
-            _ => return Err(not_there()),
-        };
-        let shallow = ask_line(&git, "--is-shallow-repository", cwd)? == b"true";
-        Ok(Place {
-            git_dir: path("--absolute-git-dir")?,
-            common_dir: path("--git-common-dir")?,
-            top,
-            shallow,
-        })
-    }
-}
-
-fn ask_line(git: &Hardened, what: &str, cwd: &Path) -> Result<Vec<u8>, GitError> {
-    let said = git.ask(&["rev-parse".into(), what.into()], b"")?;
-    if said.status.success() {
-        let line = said.out.strip_suffix(b"\n").unwrap_or(&said.out);
-        return Ok(line.to_owned());
-    }
-    let words = text_of(&said.err);
-    if words.contains("not a git repository") {
-        return Err(GitError::NotARepository { path: cwd.to_owned() });
-    }
-    Err(GitError::failed("rev-parse", said.status.to_string(), &said.err, cwd))
-}
+use super::oid::Oid;
 
 /// A ref and what it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,17 +28,6 @@ pub struct Tree {
     pub branch: Option<String>,
 }
 
-/// A path git tracks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexEntry {
-    pub path: Vec<u8>,
-    pub submodule: bool,
-    /// Told git not to look at it.
-    pub assumed_unchanged: bool,
-    /// Left out of the checkout.
-    pub skipped: bool,
-}
-
 /// A stash and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StashEntry {
@@ -151,8 +38,8 @@ pub struct StashEntry {
 /// Git on recorded paths.
 #[derive(Clone, Debug)]
 pub struct Repo {
-    git: Hardened,
-    common_dir: PathBuf,
+    pub(super) git: Hardened,
+    pub(super) common_dir: PathBuf,
     /// Sections of the repository's configuration that name drivers or branches.
     names: Vec<String>,
 }
@@ -333,94 +220,6 @@ impl Repo {
         Ok(trees)
     }
 
-    /// Everything tracked in this checkout.
-    pub fn index(&self) -> Result<Vec<IndexEntry>, GitError> {
-        let out = self.git.check(&words(&["ls-files", "-z", "-s", "-v"]), b"", &self.common_dir)?;
-        let entry = |line: &[u8]| -> Option<IndexEntry> {
-            let tab = line.iter().position(|byte| *byte == b'\t')?;
-            let (head, path) = (&line[..tab], &line[tab + 1..]);
-            let (tag, rest) = (head.first()?, head.get(2..)?);
-            Some(IndexEntry {
-                path: path.to_vec(),
-                submodule: rest.starts_with(b"160000"),
-                assumed_unchanged: tag.is_ascii_lowercase(),
-                skipped: tag.eq_ignore_ascii_case(&b'S'),
-            })
-        };
-        zeros(&out).map(|line| entry(line).ok_or_else(|| answer("ls-files", line))).collect()
-    }
-
-    /// Tracked paths that differ from the last commit, each with its two letters. Submodules are not entered.
-    pub fn changes(&self) -> Result<Vec<([u8; 2], Vec<u8>)>, GitError> {
-        let args = words(&[
-            "status",
-            "--porcelain=v1",
-            "-z",
-            "--untracked-files=no",
-            "--ignore-submodules=dirty",
-            "--no-renames",
-        ]);
-        let out = self.git.check(&args, b"", &self.common_dir)?;
-        let change = |line: &[u8]| -> Option<([u8; 2], Vec<u8>)> {
-            Some(([*line.first()?, *line.get(1)?], line.get(3..)?.to_vec()))
-        };
-        zeros(&out).map(|line| change(line).ok_or_else(|| answer("status", line))).collect()
-    }
-
-    /// Paths whose staged content is not the last commit's.
-    pub fn staged(&self) -> Result<Vec<Vec<u8>>, GitError> {
-        let args = ["diff-index", "--cached", "--no-ext-diff", "--name-only", "-z", "HEAD"];
-        let out = self.git.check(&words(&args), b"", &self.common_dir)?;
-        Ok(zeros(&out).map(<[u8]>::to_vec).collect())
-    }
-
-    /// Which of these paths (relative to the top) are ignored.
-    pub fn ignored(&self, paths: &[Vec<u8>]) -> Result<HashSet<Vec<u8>>, GitError> {
-        if paths.is_empty() {
-            return Ok(HashSet::new());
-        }
-        // With `./`, or a name that begins with a colon would be a pattern.
-        let asked: Vec<u8> = paths
-            .iter()
-            .flat_map(|path| [b"./", path.as_slice(), b"\0"])
-            .flatten()
-            .copied()
-            .collect();
-        let said = self.git.ask(&words(&["check-ignore", "-z", "--stdin"]), &asked)?;
-        if !matches!(said.status.code(), Some(0 | 1)) || !said.err.is_empty() {
-            let status = said.status.to_string();
-            return Err(GitError::failed("check-ignore", status, &said.err, &self.common_dir));
-        }
-        Ok(zeros(&said.out)
-            .filter_map(|path| path.strip_prefix(b"./"))
-            .map(<[u8]>::to_vec)
-            .collect())
-    }
-
-    /// Untracked files that a file of patterns names.
-    pub fn untracked_matching(&self, patterns: &Path) -> Result<Vec<Vec<u8>>, GitError> {
-        let mut from = OsString::from("--exclude-from=");
-        from.push(patterns);
-        let args = [words(&["ls-files", "-z", "--others", "--ignored"]), vec![from]].concat();
-        let out = self.git.tell(&args, b"", &self.common_dir)?;
-        Ok(zeros(&out).map(<[u8]>::to_vec).collect())
-    }
-
-    /// The names the contents of files would have as objects; nothing is written.
-    pub fn hashes(&self, files: &[PathBuf]) -> Result<Vec<Oid>, GitError> {
-        let mut oids = Vec::with_capacity(files.len());
-        // By argument and not by input: a line cannot carry every name.
-        for some in files.chunks(200) {
-            let mut args = words(&["hash-object", "--no-filters", "--"]);
-            args.extend(some.iter().map(|file| file.clone().into_os_string()));
-            let out = self.git.check(&args, b"", &self.common_dir)?;
-            for line in lines(&out) {
-                oids.push(Oid::parse(line).ok_or_else(|| answer("hash-object", line))?);
-            }
-        }
-        if oids.len() == files.len() { Ok(oids) } else { Err(answer("hash-object", b"too few")) }
-    }
-
     /// A file's content in a commit, if it is there.
     pub fn blob(&self, commit: &str, path: &str) -> Result<Option<Vec<u8>>, GitError> {
         let name = format!("{commit}:{path}");
@@ -478,36 +277,24 @@ impl Repo {
         };
         lines(&out).map(|line| entry(line).ok_or_else(|| answer("rev-list", line))).collect()
     }
-
-    /// Fills an index that was never written, from the last commit.
-    pub fn fill_index(&self) -> Result<(), GitError> {
-        self.git.tell(&words(&["read-tree", "HEAD"]), b"", &self.common_dir).map(drop)
-    }
-
-    /// Puts tracked files back that are missing; what is there stays as it is.
-    pub fn restore_missing(&self) -> Result<(), GitError> {
-        let args = words(&["checkout-index", "--all", "--quiet", "--index"]);
-        // It complains about every file that is there.
-        self.git.ask(&args, b"").map(drop)
-    }
 }
 
 fn is_one_part(rest: &str) -> bool {
     rest.strip_prefix('.').is_some_and(|key| !key.contains('.'))
 }
 
-fn words(words: &[&str]) -> Vec<OsString> {
+pub(super) fn words(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 
-fn lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn lines(out: &[u8]) -> impl Iterator<Item = &[u8]> {
     out.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
 
-fn zeros(out: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn zeros(out: &[u8]) -> impl Iterator<Item = &[u8]> {
     out.split(|byte| *byte == 0).filter(|line| !line.is_empty())
 }
 
-fn answer(verb: &str, said: &[u8]) -> GitError {
+pub(super) fn answer(verb: &str, said: &[u8]) -> GitError {
     GitError::Answer { verb: verb.into(), answer: text_of(said) }
 }

@@ -16,7 +16,7 @@ use super::history;
 use super::pointers;
 use super::record::{Ours, Phase, Record};
 use super::snapshot::{self, Snapshot};
-use crate::git::{IndexEntry, Oid, Repo};
+use crate::git::{Change, IndexEntry, Oid, Repo};
 
 /// Names shown of each kind; the rest is counted.
 const SHOWN: usize = 4;
@@ -175,7 +175,7 @@ fn tracked(
 ) -> Result<Vec<String>, WorktreeError> {
     let partial = matches!(record.phase, Phase::Creating | Phase::Removing);
     let mut modified = Vec::new();
-    for (letters, path) in repo.changes()? {
+    for Change { letters, path } in repo.changes()? {
         // A half-made or half-removed tree lacks files; that loses nothing, the commit has them.
         if !(partial && letters == *b" D") {
             modified.push(path);
@@ -284,20 +284,25 @@ pub(super) fn os(path: &[u8]) -> &OsStr {
     OsStr::from_bytes(path)
 }
 
-/// For setup commands: what is in the tree that is neither git's nor ours yet.
+/// A file that is neither git's nor ours.
+pub(super) struct Stranger {
+    pub path: Vec<u8>,
+    pub is_link: bool,
+}
+
+/// What setup commands have made.
 pub(super) fn strangers(
+    repo: &Repo,
     record: &Record,
     disposable: &[String],
-) -> Result<(Repo, Vec<(Vec<u8>, bool)>), WorktreeError> {
-    let admin_dir = record.admin_dir.as_deref().unwrap_or(&record.common_dir);
-    let repo = Repo::open_tree(&record.common_dir, admin_dir, &record.path)?;
+) -> Result<Vec<Stranger>, WorktreeError> {
     let index = repo.index()?;
     let tree = look(record, disposable, &index)?;
-    let found = foreign(&repo, record, &tree, &index)?;
+    let found = foreign(repo, record, &tree, &index)?;
     let paths = found.untracked.into_iter().chain(found.ignored).chain(found.changed);
-    let paths = paths.filter_map(|path| {
-        let link = tree.files.get(&path)?.is_link();
-        Some((path, link))
+    let strangers = paths.filter_map(|path| {
+        let is_link = tree.files.get(&path)?.is_link();
+        Some(Stranger { path, is_link })
     });
-    Ok((repo, paths.collect()))
+    Ok(strangers.collect())
 }

@@ -13,7 +13,7 @@ use super::check::{Removal, Verdict, check, os, there};
 use super::error::WorktreeError;
 use super::record::{Phase, Record};
 use super::{Lock, Worktrees, bring, commands, lock, pointers, snapshot};
-use crate::git::Repo;
+use crate::git::{Change, Repo};
 
 /// How a session ended, as far as its worktree cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,10 +212,10 @@ impl Worktrees {
         Record::forget(file)?;
         // Whichever are empty now; git leaves its own if it had to give up.
         let _ = fs::remove_dir(record.common_dir.join("worktrees"));
-        for dir in [staging_of(file, record).parent(), file.parent(), record.path.parent()] {
-            if let Some(dir) = dir {
-                let _ = fs::remove_dir(dir);
-            }
+        let staging = staging_of(file, record);
+        let dirs = [staging.parent(), file.parent(), record.path.parent()];
+        for dir in dirs.into_iter().flatten() {
+            let _ = fs::remove_dir(dir);
         }
         Ok(())
     }
@@ -256,7 +256,7 @@ fn branch_is_ours(record: &Record) -> Result<bool, WorktreeError> {
 /// A checkout that was killed leaves a file it had begun. If it is the beginning of what the commit has, nothing is lost with it.
 fn drop_partial_files(record: &Record, admin_dir: &Path) -> Result<(), WorktreeError> {
     let repo = Repo::open_tree(&record.common_dir, admin_dir, &record.path)?;
-    for (letters, path) in repo.changes()? {
+    for Change { letters, path } in repo.changes()? {
         let Ok(name) = std::str::from_utf8(&path) else { continue };
         let full = record.path.join(os(&path));
         let plain = fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_file());

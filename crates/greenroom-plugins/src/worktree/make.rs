@@ -9,13 +9,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use greenroom_engine::SessionId;
 
-use super::check::{os, strangers, there};
+use super::check::there;
 use super::end::Outcome;
 use super::error::WorktreeError;
-use super::record::{Ours, Phase, Record, VERSION, make_dir};
+use super::record::{Phase, Record, VERSION, make_dir};
 use super::slug::{Slug, check_prefix, fnv, repo_key};
-use super::{Lock, Worktrees, bring, commands, excludes, lock, pointers};
-use crate::git::{Oid, Place, Repo, user_excludes};
+use super::{Lock, Worktrees, lock, pointers};
+use crate::git::{Oid, Place, Repo};
 
 /// What a session asks for.
 pub struct Request<'a> {
@@ -277,96 +277,6 @@ impl Worktrees {
         record.phase = Phase::Filling;
         record.save(&target.record)
     }
-
-    /// Brings ignored files and shared directories.
-    fn fill(
-        &self,
-        record: &mut Record,
-        target: &Target,
-        made: &mut Made,
-    ) -> Result<(), WorktreeError> {
-        let tree = Repo::open_tree(&record.common_dir, &made.admin_dir, &record.path)?;
-        if tree.index()?.iter().any(|entry| entry.submodule) {
-            made.notes.push("submodules are empty in it: git submodule update --init".into());
-        }
-        let Some(top) = &target.place.top else { return Ok(()) };
-        self.steps.at("before staging")?;
-        bring::discard(&target.staging)?;
-        let source = source_repo(&target.place)?.ignoring(user_excludes().as_deref());
-        let brought = bring::stage(&source, top, &self.config.share, &target.staging)?;
-        made.notes.extend(brought.notes);
-        if !brought.pieces.is_empty() {
-            record.ours = brought.pieces.iter().map(|piece| piece.ours.clone()).collect();
-            record.save(&target.record)?;
-            let mut placed: Vec<&str> = Vec::new();
-            for piece in &brought.pieces {
-                self.steps.at("before a piece")?;
-                if bring::place(piece, &record.path)? {
-                    placed.push(piece.ours.path());
-                }
-            }
-            let paths: Vec<Vec<u8>> = placed.iter().map(|path| path.as_bytes().to_vec()).collect();
-            let ignored = tree.ignored(&paths)?;
-            let seen = placed.into_iter().filter(|path| !ignored.contains(path.as_bytes()));
-            let seen: Vec<&str> = seen.collect();
-            if !seen.is_empty() {
-                let file = exclude_file(&made.admin_dir);
-                excludes::exclude_in_session(&mut BTreeMap::new(), &file, &seen)?;
-                made.excludes = Some(file);
-            }
-        }
-        self.steps.at("before unstaging")?;
-        bring::discard(&target.staging)
-    }
-
-    /// Setup commands, without the lock: they may take minutes.
-    fn finish_making(
-        &self,
-        mut record: Record,
-        target: &Target,
-        request: &Request<'_>,
-        made: &Made,
-    ) -> Result<(), WorktreeError> {
-        let mut done = Ok(());
-        if !self.config.setup.is_empty() {
-            self.steps.at("before setup")?;
-            let mut env = request.env.clone();
-            env.extend(made.env());
-            let timeout = self.config.command_timeout();
-            done = commands::run_all("setup", &self.config.setup, &made.cwd, &env, timeout);
-            self.steps.at("after setup")?;
-            self.own_strangers(&mut record)?;
-        }
-        if done.is_ok() {
-            self.steps.at("before ready")?;
-            record.phase = Phase::Ready;
-        }
-        record.save(&target.record)?;
-        done
-    }
-
-    /// What setup commands made is ours as long as it stays as they made it.
-    fn own_strangers(&self, record: &mut Record) -> Result<(), WorktreeError> {
-        let (repo, found) = strangers(record, &self.config.disposable)?;
-        let mut files = Vec::new();
-        for (path, is_link) in found {
-            let Ok(name) = std::str::from_utf8(&path) else { continue };
-            record.ours.retain(|ours| ours.path() != name);
-            let full = record.path.join(os(&path));
-            if !is_link {
-                files.push((name.to_owned(), full));
-            } else if let Some(target) =
-                std::fs::read_link(&full).ok().and_then(|t| t.to_str().map(str::to_owned))
-            {
-                record.ours.push(Ours::Link { path: name.to_owned(), target });
-            }
-        }
-        let paths: Vec<PathBuf> = files.iter().map(|(_, full)| full.clone()).collect();
-        for ((path, _), content) in files.into_iter().zip(repo.hashes(&paths)?) {
-            record.ours.push(Ours::File { path, content });
-        }
-        Ok(())
-    }
 }
 
 impl Made {
@@ -414,12 +324,12 @@ fn made_of(record: &Record, target: &Target, resumed: bool) -> Made {
     }
 }
 
-fn exclude_file(admin_dir: &Path) -> PathBuf {
+pub(super) fn exclude_file(admin_dir: &Path) -> PathBuf {
     admin_dir.join("info").join("exclude")
 }
 
 /// The user's checkout, whose HEAD is the default base.
-fn source_repo(place: &Place) -> Result<Repo, WorktreeError> {
+pub(super) fn source_repo(place: &Place) -> Result<Repo, WorktreeError> {
     Ok(match &place.top {
         Some(top) => Repo::open_tree(&place.common_dir, &place.git_dir, top)?,
         None => Repo::open(&place.common_dir)?,

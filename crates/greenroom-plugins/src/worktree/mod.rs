@@ -11,6 +11,7 @@ mod commands;
 mod end;
 mod error;
 mod excludes;
+mod fill;
 mod history;
 mod list;
 mod make;

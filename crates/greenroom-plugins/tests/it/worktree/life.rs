@@ -230,8 +230,11 @@ fn work_is_kept_and_named() {
     }
 }
 
+/// A name, and what a session did.
+type Deed = (&'static str, fn(&std::path::Path));
+
 /// Things a session may do that need not keep its worktree.
-const PLAY: &[(&str, fn(&std::path::Path))] = &[
+const PLAY: &[Deed] = &[
     ("build products", |at| {
         fs::create_dir_all(at.join("target/debug")).unwrap();
         fs::write(at.join("target/debug/x"), "x").unwrap();
