@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use greenroom_sandbox::control::{Fault, Report};
@@ -155,9 +156,10 @@ pub fn built(name: &str) -> PathBuf {
     path
 }
 
-/// What the machine can do, as this user.
+/// What the machine can do, tried once.
 pub fn probe_as(user: User) -> Probe {
-    Probe { uid: user.uid(), ..greenroom_sandbox::probe::probe() }
+    static PROBE: OnceLock<Probe> = OnceLock::new();
+    Probe { uid: user.uid(), ..PROBE.get_or_init(greenroom_sandbox::probe::probe).clone() }
 }
 
 pub fn plan(world: &World, policy: &Policy) -> Plan {

@@ -25,7 +25,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(user: User) -> Scene {
+    fn new(user: User, row: &Row) -> Scene {
         let world = World::new(user);
         world.write("home/.gitconfig", "[user]\n");
         std::fs::create_dir(world.path("out/empty")).unwrap();
@@ -34,7 +34,7 @@ impl Scene {
         let in_tmp = std::env::temp_dir().join(world.path("").file_name().unwrap());
         std::fs::write(&in_tmp, "untouched").unwrap();
         std::os::unix::fs::chown(&in_tmp, Some(user.uid()), Some(user.uid())).unwrap();
-        if user.uid() != rustix::process::geteuid().as_raw() {
+        if row.id == "fs.suid_run" && user.uid() != rustix::process::geteuid().as_raw() {
             // Somebody else's, that becomes its owner when it is run.
             let suid = world.path("suid");
             std::fs::copy(world.escapee(), &suid).unwrap();
@@ -159,7 +159,7 @@ fn judge(row: &Row, said: String, changed: bool) -> Went {
 }
 
 fn free(row: &Row, user: User) -> Went {
-    let mut scene = Scene::new(user);
+    let mut scene = Scene::new(user, row);
     let before = scene.state();
     let argv = scene.argv(row);
     let mut command = user.command(&argv[0]);
@@ -174,7 +174,7 @@ fn free(row: &Row, user: User) -> Went {
 }
 
 fn caged(row: &Row, user: User, level: Level) -> Went {
-    let mut scene = Scene::new(user);
+    let mut scene = Scene::new(user, row);
     let before = scene.state();
     let argv = scene.argv(row);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
