@@ -31,37 +31,44 @@ impl Place {
                 git = git.env(name, value);
             }
         }
-        let bare = ask_line(&git, "--is-bare-repository", cwd)?;
-        let inside = ask_line(&git, "--is-inside-work-tree", cwd)?;
-        let path = |what: &str| -> Result<PathBuf, GitError> {
-            let path = PathBuf::from(OsString::from_vec(ask_line(&git, what, cwd)?));
+        let [bare, inside, shallow] = WORDS.map(OsString::from);
+        let [git_dir, common_dir] = PATHS.map(OsString::from);
+        let found = ask(&git, &[bare, inside, shallow, git_dir, common_dir], cwd)?;
+        let path = |line: &[u8]| -> Result<PathBuf, GitError> {
+            let path = PathBuf::from(OsString::from_vec(line.to_vec()));
             real.join(path).canonicalize().map_err(|_| not_there())
         };
-        let top = match (inside.as_slice(), bare.as_slice()) {
-            (b"true", _) => Some(path("--show-toplevel")?),
-            (_, b"true") => None,
+        let top = match (found[0].as_slice(), found[1].as_slice()) {
+            (_, b"true") => Some(path(&ask(&git, &["--show-toplevel".into()], cwd)?[0])?),
+            (b"true", _) => None,
             // Inside `.git` itself.
             _ => return Err(not_there()),
         };
-        let shallow = ask_line(&git, "--is-shallow-repository", cwd)? == b"true";
-        Ok(Place {
-            git_dir: path("--absolute-git-dir")?,
-            common_dir: path("--git-common-dir")?,
-            top,
-            shallow,
-        })
+        let shallow = found[2] == b"true";
+        Ok(Place { git_dir: path(&found[3])?, common_dir: path(&found[4])?, top, shallow })
     }
 }
 
-fn ask_line(git: &Hardened, what: &str, cwd: &Path) -> Result<Vec<u8>, GitError> {
-    let said = git.ask(&["rev-parse".into(), what.into()], b"")?;
-    if said.status.success() {
-        let line = said.out.strip_suffix(b"\n").unwrap_or(&said.out);
-        return Ok(line.to_owned());
+const WORDS: [&str; 3] =
+    ["--is-bare-repository", "--is-inside-work-tree", "--is-shallow-repository"];
+const PATHS: [&str; 2] = ["--absolute-git-dir", "--git-common-dir"];
+
+/// One line for each question.
+fn ask(git: &Hardened, what: &[OsString], cwd: &Path) -> Result<Vec<Vec<u8>>, GitError> {
+    let args = [&["rev-parse".into()], what].concat();
+    let said = git.ask(&args, b"")?;
+    if !said.status.success() {
+        if text_of(&said.err).contains("not a git repository") {
+            return Err(GitError::NotARepository { path: cwd.to_owned() });
+        }
+        return Err(GitError::failed("rev-parse", said.status.to_string(), &said.err, cwd));
     }
-    let words = text_of(&said.err);
-    if words.contains("not a git repository") {
-        return Err(GitError::NotARepository { path: cwd.to_owned() });
+    let text = said.out.strip_suffix(b"\n").unwrap_or(&said.out);
+    let lines: Vec<Vec<u8>> = text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    // A path with a line break in it: we could not tell where it ends.
+    if lines.len() == what.len() {
+        Ok(lines)
+    } else {
+        Err(GitError::Answer { verb: "rev-parse".into(), answer: text_of(&said.out) })
     }
-    Err(GitError::failed("rev-parse", said.status.to_string(), &said.err, cwd))
 }

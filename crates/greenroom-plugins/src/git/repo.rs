@@ -260,7 +260,7 @@ impl Repo {
 
     /// The commits in a ref's log, for repositories whose logs are not files.
     pub fn log_of(&self, name: &str) -> Result<Vec<Oid>, GitError> {
-        let args = words(&["rev-list", "--walk-reflogs", "--end-of-options", name]);
+        let args = words(&["rev-list", "--walk-reflogs", "--end-of-options", name, "--"]);
         let out = self.git.check(&args, b"", &self.common_dir)?;
         lines(&out).map(|text| Oid::parse(text).ok_or_else(|| answer("rev-list", text))).collect()
     }
@@ -268,7 +268,7 @@ impl Repo {
     /// What is stashed, for all checkouts together.
     pub fn stashes(&self) -> Result<Vec<StashEntry>, GitError> {
         let format = "--format=%H %s";
-        let args = ["rev-list", "--walk-reflogs", "--no-commit-header", format, "refs/stash"];
+        let args = ["rev-list", "--walk-reflogs", "--no-commit-header", format, "refs/stash", "--"];
         let out = self.git.check(&words(&args), b"", &self.common_dir)?;
         let entry = |line: &[u8]| -> Option<StashEntry> {
             let space = line.iter().position(|byte| *byte == b' ')?;

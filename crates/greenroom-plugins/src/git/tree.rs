@@ -64,7 +64,7 @@ impl Repo {
 
     /// Paths whose staged content is not the last commit's.
     pub fn staged(&self) -> Result<Vec<Vec<u8>>, GitError> {
-        let args = ["diff-index", "--cached", "--no-ext-diff", "--name-only", "-z", "HEAD"];
+        let args = ["diff-index", "--cached", "--no-ext-diff", "--name-only", "-z", "HEAD", "--"];
         let out = self.git.check(&words(&args), b"", &self.common_dir)?;
         Ok(zeros(&out).map(<[u8]>::to_vec).collect())
     }

@@ -7,7 +7,7 @@ use super::check::{Stranger, os, strangers};
 use super::error::WorktreeError;
 use super::make::{Made, Request, Target, exclude_file, source_repo};
 use super::record::{Ours, Phase, Record};
-use super::{Worktrees, bring, commands, excludes};
+use super::{Share, Worktrees, bring, commands, excludes};
 use crate::git::{Repo, user_excludes};
 
 impl Worktrees {
@@ -16,6 +16,7 @@ impl Worktrees {
         &self,
         record: &mut Record,
         target: &Target,
+        request: &Request<'_>,
         made: &mut Made,
     ) -> Result<(), WorktreeError> {
         let tree = Repo::open_tree(&record.common_dir, &made.admin_dir, &record.path)?;
@@ -26,7 +27,19 @@ impl Worktrees {
         self.steps.at("before staging")?;
         bring::discard(&target.staging)?;
         let source = source_repo(&target.place)?.ignoring(user_excludes().as_deref());
-        let brought = bring::stage(&source, top, &self.config.share, &target.staging)?;
+        let mut share = self.config.share.clone();
+        if request.confined {
+            // Whoever writes to a hard link writes to the file outside, in every sandbox there is.
+            share.retain(|dir, mode| {
+                let fits = *mode != Share::Hardlink;
+                if !fits {
+                    made.notes
+                        .push(format!("{dir} was not hard-linked: the session is in a sandbox"));
+                }
+                fits
+            });
+        }
+        let brought = bring::stage(&source, top, &share, &target.staging)?;
         made.notes.extend(brought.notes);
         if !brought.pieces.is_empty() {
             record.ours = brought.pieces.iter().map(|piece| piece.ours.clone()).collect();

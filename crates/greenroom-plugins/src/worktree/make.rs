@@ -23,6 +23,8 @@ pub struct Request<'a> {
     pub base: Option<&'a str>,
     /// For setup commands.
     pub env: &'a BTreeMap<OsString, OsString>,
+    /// The session will be in a sandbox, which must not be handed a way to write outside of it.
+    pub confined: bool,
 }
 
 /// Where it would be.
@@ -265,7 +267,13 @@ impl Worktrees {
         if target.place.shallow {
             made.notes.push("the clone is shallow: history ends where it was cut".into());
         }
-        self.fill(&mut record, target, &mut made)?;
+        if source.blob(base.as_str(), ".gitattributes")?.is_some_and(|text| has_filter(&text)) {
+            made.notes.push(
+                "filters (git lfs and the like) were not run: git lfs pull, or a setup command"
+                    .into(),
+            );
+        }
+        self.fill(&mut record, target, request, &mut made)?;
         Ok((record, made))
     }
 
@@ -322,6 +330,10 @@ fn made_of(record: &Record, target: &Target, resumed: bool) -> Made {
         port: None,
         notes,
     }
+}
+
+fn has_filter(attributes: &[u8]) -> bool {
+    attributes.windows(7).any(|part| part == b"filter=")
 }
 
 pub(super) fn exclude_file(admin_dir: &Path) -> PathBuf {

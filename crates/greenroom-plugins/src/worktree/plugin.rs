@@ -46,8 +46,10 @@ impl SessionPlugin for Worktree {
             let target = self.find(&spec.base.cwd, &ask.slug).await?;
             state.record(&Notes { record: target.record.clone(), path: target.path.clone() })?;
             let (worktrees, id, env) = (self.0.clone(), spec.id, spec.base.env.clone());
+            let confined = spec.ask.sandbox.is_some();
             let made = blocking(move || {
-                let request = Request { session: id, base: ask.base.as_deref(), env: &env };
+                let request =
+                    Request { session: id, base: ask.base.as_deref(), env: &env, confined };
                 worktrees.make(&target, &request)
             });
             apply(made.await?, spec);

@@ -11,7 +11,9 @@ use greenroom_plugins::git::session_config;
 use greenroom_plugins::spec::{
     Ask, Cleanup, EndedHow, PluginState, SessionEnd, SessionPlugin, SessionSpec,
 };
-use greenroom_plugins::worktree::{Ended, Outcome, Share, Worktree, WorktreeConfig, WorktreeError};
+use greenroom_plugins::worktree::{
+    Ended, Outcome, Request, Share, Worktree, WorktreeConfig, WorktreeError,
+};
 use greenroom_protocol::api::ask::WorktreeAsk;
 
 use super::stage::{Stage, assert_kept, assert_removed, git, git_command, try_git};
@@ -140,6 +142,21 @@ fn hardlinks() {
     assert_eq!(git(&made.path, &["status", "--porcelain"]), "");
     assert_removed(&stage.end_with(&worktrees, 1, "x", Ended::Exited).unwrap());
     assert_eq!(fs::read_to_string(stage.repo.join(file)).unwrap(), "module");
+}
+
+/// A sandbox cannot guard what a hard link leads to.
+#[test]
+fn hardlinks_do_not_go_into_a_sandbox() {
+    let stage = Stage::new();
+    with_modules(&stage);
+    let share = [("node_modules".to_owned(), Share::Hardlink)].into();
+    let worktrees = stage.worktrees_with(WorktreeConfig { share, ..config() });
+    let target = worktrees.target(&stage.repo, "x").unwrap();
+    let env = BTreeMap::new();
+    let request = Request { session: SessionId(1), base: None, env: &env, confined: true };
+    let made = worktrees.make(&target, &request).unwrap();
+    assert!(!made.path.join("node_modules").exists());
+    assert!(made.notes.iter().any(|note| note.contains("not hard-linked")), "{:?}", made.notes);
 }
 
 /// Whether the test's file system can or cannot: asked for it is done or refused, unasked it is done or left out.

@@ -30,8 +30,12 @@ fn starts_as_deep_as_the_user_was() {
     stage.alive.born(1);
     let target = worktrees.target(&stage.repo.join("sub"), "x").unwrap();
     let env = Default::default();
-    let request =
-        greenroom_plugins::worktree::Request { session: SessionId(1), base: None, env: &env };
+    let request = greenroom_plugins::worktree::Request {
+        session: SessionId(1),
+        base: None,
+        env: &env,
+        confined: false,
+    };
     let made = worktrees.make(&target, &request).unwrap();
     assert_eq!(made.cwd, made.path.join("sub"));
 }
@@ -445,4 +449,53 @@ fn reftables_are_understood() {
     git(&made.path, &["commit", "-q", "--allow-empty", "-m", "x"]);
     git(&made.path, &["reset", "-q", "--hard", "HEAD^"]);
     assert_kept(&stage.end(2, "x"), "commit");
+}
+
+#[test]
+fn odd_names() {
+    use std::os::unix::ffi::OsStrExt;
+    let names: [&[u8]; 7] =
+        [b":x", b"a\nb", b"caf\xc3\xa9", b"\xff\xfe", b"-rf", b" lead and trail ", b"*?[\\\""];
+    let write = |at: &std::path::Path| {
+        for name in names {
+            fs::write(at.join(std::ffi::OsStr::from_bytes(name)), name).unwrap();
+        }
+    };
+    let stage = Stage::new();
+    write(&stage.repo);
+    stage.git(&["add", "."]);
+    stage.git(&["commit", "-qm", "odd"]);
+    stage.make(1, "x").unwrap();
+    assert_removed(&stage.end(1, "x"));
+    stage.assert_spotless();
+    let stage = Stage::new();
+    let made = stage.make(1, "x").unwrap();
+    write(&made.path);
+    let outcome = stage.end(1, "x");
+    assert_kept(&outcome, "untracked: ");
+    let Outcome::Kept { why, .. } = outcome else { unreachable!() };
+    assert!(!why.iter().any(|why| why.contains('\n')), "{why:?}");
+}
+
+/// Our git then works in the repository's own directory, where `HEAD` and `refs/stash` are also files.
+#[test]
+fn a_stash_and_a_directory_that_is_gone() {
+    let stage = Stage::new();
+    let made = stage.make(1, "x").unwrap();
+    fs::write(made.path.join("a"), "stashed").unwrap();
+    git(&made.path, &["stash", "-q"]);
+    fs::remove_dir_all(&made.path).unwrap();
+    let outcome = stage.end(1, "x");
+    let Outcome::Kept { why, .. } = &outcome else { panic!("{outcome:?}") };
+    assert!(why.iter().any(|why| why.contains("1 stashed from it")), "{why:?}");
+    stage.git(&["stash", "drop", "-q"]);
+    assert_eq!(stage.worktrees().clean(false).unwrap()[0].action, Action::Removed);
+    stage.assert_spotless();
+    let made = stage.make(2, "x").unwrap();
+    fs::write(made.path.join("new"), "staged").unwrap();
+    git(&made.path, &["add", "new"]);
+    fs::remove_dir_all(&made.path).unwrap();
+    let outcome = stage.end(2, "x");
+    let Outcome::Kept { why, .. } = &outcome else { panic!("{outcome:?}") };
+    assert!(why.iter().any(|why| why.contains("staged changes")), "{why:?}");
 }

@@ -105,7 +105,10 @@ impl Stage {
         let target = worktrees.target(&self.repo, slug)?;
         let path = std::env::var_os("PATH").unwrap();
         let env: BTreeMap<OsString, OsString> = [("PATH".into(), path)].into();
-        worktrees.make(&target, &Request { session: SessionId(session), base, env: &env })
+        worktrees.make(
+            &target,
+            &Request { session: SessionId(session), base, env: &env, confined: false },
+        )
     }
 
     pub fn end(&self, session: u64, slug: &str) -> Outcome {
