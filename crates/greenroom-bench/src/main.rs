@@ -56,6 +56,8 @@ enum Verb {
     },
     /// Inside: give every byte back
     Echo,
+    /// Keep the cores awake until stdin ends
+    Spin,
     /// Inside: say hello and wait
     Hello,
     /// Inside: fill the screen and wait
@@ -91,6 +93,7 @@ fn main() -> Result<()> {
         Verb::Flood { kind, bytes, raw, finish } => {
             programs::flood(kind, bytes, raw, finish.as_deref())
         }
+        Verb::Spin => spin::run(),
         Verb::Echo => programs::echo(),
         Verb::Hello => programs::hello(),
         Verb::Page => programs::page(),

@@ -52,6 +52,11 @@ impl SessionHandle {
         self.shared.change()
     }
 
+    /// Until the session has ended or was closed.
+    pub async fn over(&self) {
+        self.shared.over().await;
+    }
+
     pub fn changes(&self) -> watch::Receiver<Change> {
         self.shared.changes()
     }

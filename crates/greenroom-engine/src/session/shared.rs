@@ -65,6 +65,9 @@ pub(crate) struct Shared {
     pub tx: mpsc::Sender<Msg>,
     pub parts: Arc<EngineParts>,
     change: watch::Sender<Change>,
+    /// The session ended or was closed. Apart from `change`, so that whoever waits for nothing
+    /// else is not woken by output.
+    over: watch::Sender<bool>,
     /// True once the end of the session is on record.
     settled: watch::Sender<bool>,
     live: Mutex<Live>,
@@ -103,6 +106,7 @@ impl Shared {
             tx,
             parts,
             change: watch::Sender::new(change),
+            over: watch::Sender::new(ended.is_some()),
             settled: watch::Sender::new(ended.is_some()),
             live: Mutex::new(Live {
                 record,
@@ -265,10 +269,12 @@ impl Shared {
             live.record.state = RecordState::Ended { pid, at: SystemTime::now(), status };
         }
         self.change.send_modify(|change| change.ended = Some(status));
+        self.over.send_replace(true);
     }
 
     pub fn closed(&self) {
         self.change.send_modify(|change| change.closed = true);
+        self.over.send_replace(true);
     }
 
     /// The session is over: get its last bytes to disk, remember how it ended,
@@ -285,6 +291,13 @@ impl Shared {
             drop(source);
             self.settled.send_replace(true);
         });
+    }
+
+    /// Waits until the session has ended or was closed.
+    pub async fn over(&self) {
+        let mut over = self.over.subscribe();
+        // The sender lives in `self`: it cannot be gone.
+        let _ = over.wait_for(|over| *over).await;
     }
 
     /// Waits until an ended session's files and record are complete.

@@ -135,6 +135,17 @@ impl Matcher {
         })
     }
 
+    /// Whether it cannot be true before the session is over.
+    pub fn waits_for_the_end(&self) -> bool {
+        match self {
+            Matcher::ProcessExited | Matcher::ExitCode(_) => true,
+            Matcher::Any(branches) => branches.iter().all(|b| b.matcher.waits_for_the_end()),
+            Matcher::All(branches) => branches.iter().any(|b| b.matcher.waits_for_the_end()),
+            Matcher::Region { matcher, .. } => matcher.waits_for_the_end(),
+            _ => false,
+        }
+    }
+
     /// The first text looked for, to tell what came closest to it.
     pub fn text_sought(&self) -> Option<&str> {
         match self {

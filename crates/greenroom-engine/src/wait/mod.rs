@@ -84,6 +84,10 @@ impl SessionHandle {
         let started = Instant::now();
         let deadline = started + wait.timeout;
         let mut changes = self.changes();
+        if wait.matcher.waits_for_the_end() && !wait.matcher.reads_transcript() {
+            // Until then no look would tell anything, and looks cost the session time.
+            let _ = tokio::time::timeout_at(deadline, self.over()).await;
+        }
         let mut transcript = self.transcript_for(&wait).await?;
         loop {
             let looked = Instant::now();
