@@ -25,6 +25,7 @@ pub mod layer;
 pub mod plan;
 pub mod policy;
 pub mod probe;
+pub mod seatbelt;
 #[cfg(target_os = "linux")]
 pub mod stage;
 mod wire;

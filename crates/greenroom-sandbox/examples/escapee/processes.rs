@@ -84,6 +84,6 @@ pub fn attempt(name: &str, args: &[&str]) -> Attempt {
 
 fn tiocsti(high: u64) -> Attempt {
     let byte = b'x';
-    let command = libc::TIOCSTI as u64 | high;
+    let command = libc::TIOCSTI | high;
     check(unsafe { libc::syscall(libc::SYS_ioctl, 0, command, &raw const byte) }).map(drop)
 }
