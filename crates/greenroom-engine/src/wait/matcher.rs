@@ -388,6 +388,19 @@ mod tests {
     }
 
     #[test]
+    fn only_what_needs_the_end_waits_for_it() {
+        let end = || branch(None, Matcher::ProcessExited);
+        let text = || branch(None, contains("a"));
+        assert!(Matcher::ProcessExited.waits_for_the_end());
+        assert!(Matcher::ExitCode(0).waits_for_the_end());
+        assert!(Matcher::All(vec![text(), end()]).waits_for_the_end());
+        assert!(Matcher::Any(vec![end(), end()]).waits_for_the_end());
+        assert!(!Matcher::Any(vec![text(), end()]).waits_for_the_end());
+        assert!(!Matcher::Not(Box::new(Matcher::ProcessExited)).waits_for_the_end());
+        assert!(!contains("a").waits_for_the_end());
+    }
+
+    #[test]
     fn what_cannot_match_is_refused_at_once() {
         let bad = pattern("a(b", false).unwrap_err();
         assert!(bad.to_string().starts_with("the regex `a(b` is not valid"), "{bad}");
