@@ -72,17 +72,22 @@ fn process(error: &ProcessError) -> Fault {
     }
 }
 
-fn journal(error: &JournalError) -> Fault {
+fn disk(error: &impl std::fmt::Display) -> Fault {
     Fault::new(FaultKind::Disk, error.to_string())
+        .hint("greenroom doctor shows where the state is; running sessions go on")
+}
+
+fn journal(error: &JournalError) -> Fault {
+    disk(error)
 }
 
 fn store(error: &StoreError) -> Fault {
-    Fault::new(FaultKind::Disk, error.to_string())
+    disk(error)
 }
 
 /// A failure of the event log.
 pub fn events(error: &EventsError) -> Fault {
-    Fault::new(FaultKind::Disk, error.to_string())
+    disk(error)
 }
 
 /// A failure of the keeper.
