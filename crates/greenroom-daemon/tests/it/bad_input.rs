@@ -97,7 +97,7 @@ fn what_is_not_there_is_named() {
     let fault = create(&mut client, json!({ "command": ["true"], "size": "0x0" }));
     assert_eq!(fault["code"], -32602);
     let fault = create(&mut client, json!({ "command": ["true"], "sandbox": true }));
-    assert_eq!(fault["data"]["kind"], "unsupported");
+    assert_eq!(fault["data"]["kind"], "refused");
     assert_eq!(
         client.ok("session.list", json!({})),
         json!({ "sessions": [] }),

@@ -53,7 +53,16 @@ impl Host {
         if !config.is_empty() {
             std::fs::write(home.path().join("config.toml"), config).unwrap();
         }
-        let mut keeper = keeper_command(home.path()).spawn().unwrap();
+        Host::in_home(home, &[])
+    }
+
+    /// With variables for the daemon; their values are files in the home.
+    pub fn in_home(home: TempDir, env: &[(&str, &str)]) -> Host {
+        let mut command = keeper_command(home.path());
+        for (name, file) in env {
+            command.env(name, home.path().join(file));
+        }
+        let mut keeper = command.spawn().unwrap();
         let words = first_words(&mut keeper);
         assert_eq!(words, "ok\n", "the host did not start");
         Host { paths: Paths::below(home.path()), home, keeper }

@@ -225,7 +225,7 @@ fn a_session_ends_when_its_time_is_up() {
     for id in [id, quiet["session"].clone()] {
         let over =
             json!({ "session": id, "matcher": { "type": "process_exited" }, "snapshot": false });
-        assert_eq!(client.ok("session.wait", over)["exit"]["signal"], "SIGHUP");
+        assert_eq!(client.ok("session.wait", over)["exit"]["signal"], "SIGTERM");
     }
 }
 

@@ -189,6 +189,7 @@ impl Chains {
         };
         let mut state = PluginState::kept_by(Value::Null, Arc::new(notes));
         plugin.before_session(spec, &mut state).await?;
+        tidy(spec);
         watch.at(id, Moment::Prepared(name));
         Ok(())
     }
@@ -222,6 +223,7 @@ impl Chains {
                 refusal.plugin = plugin.name().to_owned();
                 refusal
             })?;
+            tidy(&mut spec);
             changes.push(Change::between(plugin.name(), &before, &spec));
         }
         Ok(Prepared { spec, changes })
@@ -348,6 +350,11 @@ impl Inner {
         };
         file::write(&self.dir, &file, durable)
     }
+}
+
+/// A directory is written in one way: paths are compared later.
+fn tidy(spec: &mut SessionSpec) {
+    spec.base.cwd = spec.base.cwd.components().collect();
 }
 
 /// Writes one plugin's notes into the file of its chain.

@@ -1,0 +1,384 @@
+//! Sessions with plugins: prepared, cleaned up, refused; also when the daemon is killed between two steps.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, PATIENCE};
+use crate::host::{Host, wait_for};
+
+/// A repository with one commit.
+fn repository(dir: &Path) {
+    std::fs::create_dir_all(dir).unwrap();
+    std::fs::write(dir.join("a"), "a\n").unwrap();
+    for args in [
+        &["init", "-q", "-b", "main"][..],
+        &["add", "a"],
+        &["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "one"],
+    ] {
+        git(dir, args);
+    }
+}
+
+fn git(dir: &Path, args: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.args(args).current_dir(dir).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Every file below a directory that is not a socket or a database's index of its own.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(dir) = left.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                left.push(entry.path());
+            } else if kind.is_file() {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not in time");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+fn wait_exit(client: &mut Client, session: &str) {
+    let matcher = json!({ "type": "process_exited" });
+    let params =
+        json!({ "session": session, "matcher": matcher, "timeout_ms": 20_000, "snapshot": false });
+    client.ok("session.wait", params);
+}
+
+fn settled(client: &mut Client, session: &str) -> Value {
+    wait_exit(client, session);
+    client.ok("session.info", json!({ "session": session, "settled": true }))
+}
+
+/// What a host has of one session's plugins, on disk and in the repository.
+fn traces(host: &Host, repo: &Path) -> Vec<String> {
+    let state = host.home.path().join("state");
+    let mut traces = Vec::new();
+    for dir in ["worktrees", "scratchpads", "excludes", "tmp", "ports"] {
+        traces.extend(files(&state.join(dir)).iter().map(|path| path.display().to_string()));
+    }
+    for entry in std::fs::read_dir(state.join("scratchpads")).into_iter().flatten().flatten() {
+        if entry.file_name() != ".uses" {
+            traces.push(entry.path().display().to_string());
+        }
+    }
+    traces.extend(git(repo, &["branch", "--list", "greenroom/*"]).lines().map(str::to_owned));
+    traces.extend(git(repo, &["worktree", "list"]).lines().skip(1).map(str::to_owned));
+    traces
+}
+
+#[test]
+fn a_chain_prepares_and_cleans_up() {
+    let host = Host::start();
+    let repo = host.home.path().join("repo");
+    repository(&repo);
+    let mut client = host.client();
+    let script = "pwd; git status --porcelain; echo \"[$K|$GREENROOM_BRANCH]\"; test -d scratchpad && echo shared; cat";
+    let params = json!({
+        "command": ["sh", "-c", script], "cwd": repo, "worktree": "feat-x", "scratchpad": true,
+        "env": { "K": "value" }, "timeout_ms": 3_600_000
+    });
+    let dry = client.ok("session.create", {
+        let mut params = params.clone();
+        params["dry_run"] = json!(true);
+        params
+    });
+    let names: Vec<&str> = dry["dry_run"]["plugins"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|plugin| plugin["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["worktree", "scratchpad", "env", "timeout"]);
+    assert_eq!(dry["dry_run"]["env"]["K"], Value::Null);
+    assert_eq!(traces(&host, &repo), Vec::<String>::new());
+
+    let id = client.ok("session.create", params)["session"].as_str().unwrap().to_owned();
+    wait_for(&mut client, &id, "shared");
+    // Git has nothing to say: neither link nor worktree makes the tree dirty.
+    wait_for(&mut client, &id, "feat-x\n[value|greenroom/feat-x]\nshared");
+    let info = client.ok("session.info", json!({ "session": id }));
+    assert_eq!(info["branch"], "greenroom/feat-x");
+    assert!(info["deadline_at"].is_string(), "{info}");
+    let listed = client.ok("worktree.list", json!({}));
+    assert_eq!(listed["worktrees"][0]["session"], json!(id), "{listed}");
+    let taken = client.fault("session.create", json!({ "cwd": repo, "worktree": "feat-x" }));
+    assert_eq!(taken["data"]["plugin"], "worktree", "{taken}");
+    client.ok("session.kill", json!({ "session": id }));
+    let info = settled(&mut client, &id);
+    assert_eq!(info["plugins"][0]["left"]["state"], "removed", "{info}");
+    assert_eq!(traces(&host, &repo), Vec::<String>::new());
+    client.ok("session.close", json!({ "session": id }));
+    assert_eq!(files(&host.home.path().join("state/chains")), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn work_is_kept_and_told_and_resumed() {
+    let host = Host::start();
+    let repo = host.home.path().join("repo");
+    repository(&repo);
+    let mut client = host.client();
+    let run = |client: &mut Client, script: &str| {
+        let params = json!({ "command": ["sh", "-c", script], "cwd": repo, "worktree": "feat-x" });
+        client.ok("session.create", params)
+    };
+    let id = run(&mut client, "echo work > new")["session"].as_str().unwrap().to_owned();
+    let info = settled(&mut client, &id);
+    let left = &info["plugins"][0]["left"];
+    assert_eq!(left["state"], "kept", "{info}");
+    assert!(left["why"].as_str().unwrap().contains("untracked: new"), "{left}");
+    let cleaned = client.ok("worktree.clean", json!({}));
+    assert_eq!(cleaned["worktrees"][0]["action"], "kept", "{cleaned}");
+    let again = run(&mut client, "cat new; rm new");
+    assert!(again["notes"][0].as_str().unwrap().contains("resum"), "{again}");
+    let id = again["session"].as_str().unwrap();
+    settled(&mut client, id);
+    wait_for(&mut client, id, "work");
+    assert_eq!(traces(&host, &repo), Vec::<String>::new());
+}
+
+#[test]
+fn a_refusal_is_one_error_and_leaves_nothing() {
+    let host = Host::start();
+    let repo = host.home.path().join("repo");
+    repository(&repo);
+    let outside = tempfile::tempdir().unwrap();
+    let mut client = host.client();
+    let cases = [
+        (json!({ "cwd": outside.path(), "worktree": "x" }), "worktree", "not in a git repository"),
+        (json!({ "cwd": repo, "worktree": "../x" }), "worktree", ""),
+        (
+            json!({ "cwd": repo, "worktree": "x", "env": { "K": "secret:none" } }),
+            "env",
+            "No such file",
+        ),
+        (json!({ "cwd": repo, "worktree": "x", "scratchpad": "a/b" }), "scratchpad", "cannot name"),
+        (json!({ "cwd": repo, "worktree": "x", "timeout_ms": 0 }), "timeout", "cannot set"),
+        (
+            json!({ "cwd": repo, "worktree": "x", "with": ["podman"] }),
+            "podman",
+            "no session plugin",
+        ),
+    ];
+    for (params, plugin, why) in cases {
+        let fault = client.fault("session.create", params);
+        assert_eq!(fault["data"]["kind"], "refused", "{fault}");
+        assert_eq!(fault["data"]["plugin"], plugin, "{fault}");
+        let message = fault["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("cannot start the session: {plugin}: ")), "{fault}");
+        assert!(message.contains(why), "{fault}");
+        assert_eq!(traces(&host, &repo), Vec::<String>::new(), "{fault}");
+    }
+    // The chain is done and the program cannot be started: undone too.
+    let fault = client.fault(
+        "session.create",
+        json!({ "command": ["/no/such/program"], "cwd": repo, "worktree": "x", "scratchpad": true }),
+    );
+    assert_eq!(fault["data"]["kind"], "spawn_failed", "{fault}");
+    assert_eq!(traces(&host, &repo), Vec::<String>::new());
+    assert_eq!(files(&host.home.path().join("state/chains")), Vec::<PathBuf>::new());
+    assert_eq!(client.ok("session.list", json!({})), json!({ "sessions": [] }));
+}
+
+/// Asks for a session while the daemon dies at `moment`; the keeper's next daemon cleans up.
+fn die_while_starting(host: &Host, repo: &Path, moment: &str) {
+    let file = host.home.path().join("die-at");
+    std::fs::write(&file, moment).unwrap();
+    let mut client = host.client();
+    let params = json!({
+        "command": ["cat"], "cwd": repo, "worktree": "feat-x", "scratchpad": "team",
+        "env": { "K": "v" }, "timeout_ms": 60_000
+    });
+    client.send("session.create", params);
+    // The connection breaks with the daemon.
+    client.rest();
+    assert!(!file.exists(), "{moment} did not come");
+}
+
+#[test]
+fn a_daemon_killed_between_any_two_steps_leaves_nothing() {
+    let home = tempfile::Builder::new().prefix("gr").tempdir().unwrap();
+    let host = Host::in_home(home, &[("GREENROOM_TEST_DIE_AT", "die-at")]);
+    let repo = host.home.path().join("repo");
+    repository(&repo);
+    for moment in [
+        "preparing worktree",
+        "noted worktree",
+        "prepared worktree",
+        "preparing scratchpad",
+        "noted scratchpad",
+        "prepared scratchpad",
+        "prepared env",
+        "prepared timeout",
+        "ready",
+    ] {
+        die_while_starting(&host, &repo, moment);
+        eventually(moment, || {
+            let clean = traces(&host, &repo).is_empty()
+                && files(&host.home.path().join("state/chains")).is_empty();
+            clean.then_some(())
+        });
+        assert_eq!(host.client().ok("session.list", json!({})), json!({ "sessions": [] }));
+    }
+    // Killed after the start: the session goes on, its clock too, and its end is seen to.
+    die_while_starting(&host, &repo, "started");
+    let mut client = host.client();
+    let id = client.ok("session.list", json!({}))["sessions"][0].as_str().unwrap().to_owned();
+    let info = client.ok("session.info", json!({ "session": id }));
+    assert_eq!((&info["state"], &info["branch"]), (&json!("running"), &json!("greenroom/feat-x")));
+    for moment in
+        ["cleaning scratchpad", "cleaned scratchpad", "cleaning worktree", "cleaned worktree"]
+    {
+        std::fs::write(host.home.path().join("die-at"), moment).unwrap();
+        client.send("session.kill", json!({ "session": id }));
+        client.send("session.info", json!({ "session": id, "settled": true }));
+        // Dies at the first time; later ones find the clean-up further on.
+        eventually(moment, || (!host.home.path().join("die-at").exists()).then_some(()));
+        client = host.client();
+    }
+    let info = settled(&mut client, &id);
+    assert_eq!(info["plugins"][0]["left"]["state"], "removed", "{info}");
+    assert_eq!(traces(&host, &repo), Vec::<String>::new());
+}
+
+#[test]
+fn a_limit_of_time_outlives_the_daemon() {
+    let host = Host::start();
+    let mut client = host.client();
+    let params = json!({ "command": ["sh", "-c", "trap 'echo asked; exit 3' TERM; echo up; while :; do sleep 0.1; done"],
+        "cwd": "/", "timeout_ms": 2500 });
+    let id = client.ok("session.create", params)["session"].as_str().unwrap().to_owned();
+    wait_for(&mut client, &id, "up");
+    host.kill_daemon();
+    let mut client = host.client();
+    let info = settled(&mut client, &id);
+    assert_eq!(info["exit"]["code"], 3, "{info}");
+    let page = client.ok(
+        "server.subscribe",
+        json!({ "since": 0, "follow": false, "kinds": ["session.timed_out", "session.expiring"] }),
+    );
+    let kinds: Vec<&str> = page["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["session.expiring", "session.timed_out"], "{page}");
+}
+
+#[test]
+fn a_session_without_output_is_ended_and_one_with_output_is_not() {
+    let host = Host::start();
+    let mut client = host.client();
+    let create = |client: &mut Client, script: &str| {
+        let params =
+            json!({ "command": ["sh", "-c", script], "cwd": "/", "idle_timeout_ms": 1500 });
+        client.ok("session.create", params)["session"].as_str().unwrap().to_owned()
+    };
+    let busy = create(&mut client, "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.3; done");
+    let idle = create(&mut client, "echo once; cat");
+    assert_eq!(settled(&mut client, &idle)["exit"]["signal"], "SIGTERM");
+    assert_eq!(settled(&mut client, &busy)["exit"]["code"], 0);
+}
+
+#[test]
+fn secrets_are_nowhere_but_in_the_session() {
+    const SECRETS: [&str; 3] = ["sk-literal-92837465", "sk-fromfile-5647382", "sk-stored-10293847"];
+    let host = Host::with_config("[log]\nlevel = \"trace\"\n");
+    let repo = host.home.path().join("repo");
+    repository(&repo);
+    let keep = host.home.path().join("secrets");
+    std::fs::create_dir(&keep).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("value"), SECRETS[1]).unwrap();
+    std::fs::write(keep.join("stored"), format!("{}\n", SECRETS[2])).unwrap();
+    std::fs::set_permissions(
+        keep.join("stored"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o600),
+    )
+    .unwrap();
+    let mut client = host.client();
+    let params = json!({
+        "command": ["sh", "-c", "echo ${#A} ${#B} ${#C}; cat"], "cwd": repo, "worktree": "x", "scratchpad": true,
+        "env": { "A": SECRETS[0], "B": format!("file:{}/value", outside.path().display()), "C": "secret:stored" },
+        "timeout_ms": 60_000,
+    });
+    let mut said = String::new();
+    let created = client.ok("session.create", params.clone());
+    let id = created["session"].as_str().unwrap().to_owned();
+    said.push_str(&created.to_string());
+    wait_for(&mut client, &id, "19 19 18");
+    let mut dry = params.clone();
+    dry["dry_run"] = json!(true);
+    dry["worktree"] = json!("y");
+    said.push_str(&client.ok("session.create", dry).to_string());
+    let mut bad = params;
+    bad["worktree"] = json!("../bad");
+    said.push_str(&client.fault("session.create", bad).to_string());
+    for (method, params) in [
+        ("session.info", json!({ "session": id, "explain": true })),
+        ("session.list", json!({ "detail": true })),
+        ("server.subscribe", json!({ "since": 0, "follow": false })),
+        ("server.stats", json!({})),
+        ("worktree.list", json!({})),
+        ("session.transcript", json!({ "session": id })),
+    ] {
+        said.push_str(&client.ok(method, params).to_string());
+    }
+    let ps = Command::new("ps").args(["axww", "-o", "args"]).output().unwrap();
+    said.push_str(&String::from_utf8_lossy(&ps.stdout));
+    client.ok("session.kill", json!({ "session": id }));
+    said.push_str(&settled(&mut client, &id).to_string());
+    host.kill_daemon();
+    drop(host.client().ok("session.list", json!({})));
+    for secret in SECRETS {
+        assert!(!said.contains(secret), "{secret} was said");
+        for file in files(host.home.path()) {
+            let bytes = std::fs::read(&file).unwrap();
+            let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!found || file == keep.join("stored"), "{secret} is in {}", file.display());
+        }
+    }
+}
+
+#[test]
+fn a_caller_that_goes_away_leaves_nothing() {
+    let host = Host::with_config("[worktree]\nsetup = [\"touch started; read x < go\"]\n");
+    let repo = host.home.path().join("repo");
+    repository(&repo);
+    // The setup waits until we let it.
+    let fifo = repo.join("go");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    drop(std::fs::remove_file(&fifo));
+    let mut client = host.client();
+    client.send("session.create", json!({ "command": ["cat"], "cwd": repo, "worktree": "x" }));
+    let worktrees = host.home.path().join("state/worktrees");
+    let started = || files(&worktrees).into_iter().find(|path| path.ends_with("started"));
+    eventually("the setup", started);
+    drop(client);
+    eventually("the clean-up", || {
+        let open = files(&host.home.path().join("state/chains")).is_empty();
+        open.then_some(())
+    });
+    assert_eq!(host.client().ok("session.list", json!({})), json!({ "sessions": [] }));
+}
