@@ -9,6 +9,8 @@ use super::command::CommandError;
 pub enum GitError {
     #[error("cannot run git: it is not in PATH")]
     Missing,
+    #[error("git is too old: {found}")]
+    TooOld { found: String },
     #[error("cannot run git {verb}: {source}")]
     Run { verb: String, source: CommandError },
     #[error("git {verb} did not end within {} s", after.as_secs())]
@@ -36,6 +38,7 @@ impl GitError {
     pub fn hint(&self) -> Option<String> {
         match self {
             GitError::Missing => Some("install git, or start without --worktree".into()),
+            GitError::TooOld { .. } => Some("install git 2.36 or later".into()),
             GitError::NotARepository { .. } => {
                 Some("start inside a repository, run git init, or leave out --worktree".into())
             }

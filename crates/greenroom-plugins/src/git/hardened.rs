@@ -17,11 +17,14 @@ use std::time::Duration;
 use super::command::{Input, Limits, Said, run};
 use super::error::{GitError, text_of};
 
-/// One command on one repository. A checkout of a large tree takes a while; a stuck one must not hold a session's end.
-pub(super) const DEADLINE: Duration = Duration::from_secs(120);
+/// One question. A stuck one must not hold a session's end.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// A checkout: tens of gigabytes onto a slow disk.
+pub(super) const CHECKOUT_DEADLINE: Duration = Duration::from_secs(1800);
 
 /// Half a million paths of a hundred bytes, and some.
-pub(super) const MAX_OUTPUT: usize = 64 << 20;
+const MAX_OUTPUT: usize = 64 << 20;
 
 /// Settings that name a program, or that would let a tree hide a change from us.
 const SETTINGS: &[(&str, &str)] = &[
@@ -122,6 +125,7 @@ pub(super) struct Hardened {
     settings: Vec<(OsString, OsString)>,
     cwd: PathBuf,
     lock: Option<Arc<File>>,
+    deadline: Duration,
 }
 
 impl Hardened {
@@ -133,7 +137,7 @@ impl Hardened {
             ENVIRONMENT.iter().map(|(name, value)| (name.into(), value.into())).collect();
         environment.push(("PATH".into(), search));
         let settings = SETTINGS.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Hardened { git, environment, settings, cwd: cwd.to_owned(), lock: None }
+        Hardened { git, environment, settings, cwd: cwd.to_owned(), lock: None, deadline: DEADLINE }
     }
 
     pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Hardened {
@@ -145,6 +149,11 @@ impl Hardened {
     /// Commands without input hold `lock` while they run.
     pub fn holding(mut self, lock: Arc<File>) -> Hardened {
         self.lock = Some(lock);
+        self
+    }
+
+    pub fn within(mut self, deadline: Duration) -> Hardened {
+        self.deadline = deadline;
         self
     }
 
@@ -191,7 +200,7 @@ impl Hardened {
             command.env(format!("GIT_CONFIG_KEY_{at}"), key);
             command.env(format!("GIT_CONFIG_VALUE_{at}"), value);
         }
-        let limits = Limits { deadline: DEADLINE, max_output: MAX_OUTPUT, keep_tail: false };
+        let limits = Limits { deadline: self.deadline, max_output: MAX_OUTPUT, keep_tail: false };
         let input = match &self.lock {
             Some(lock) if input.is_empty() => Input::Lock(lock),
             _ if input.is_empty() => Input::Nothing,

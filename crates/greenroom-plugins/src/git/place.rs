@@ -31,6 +31,10 @@ impl Place {
                 git = git.env(name, value);
             }
         }
+        let version = git.tell(&["version".into()], b"", cwd)?;
+        if !is_new_enough(&String::from_utf8_lossy(&version)) {
+            return Err(GitError::TooOld { found: text_of(&version) });
+        }
         let [bare, inside, shallow] = WORDS.map(OsString::from);
         let [git_dir, common_dir] = PATHS.map(OsString::from);
         let found = ask(&git, &[bare, inside, shallow, git_dir, common_dir], cwd)?;
@@ -53,6 +57,19 @@ const WORDS: [&str; 3] =
     ["--is-bare-repository", "--is-inside-work-tree", "--is-shallow-repository"];
 const PATHS: [&str; 2] = ["--absolute-git-dir", "--git-common-dir"];
 
+/// The first that can list worktrees whatever their paths contain.
+const OLDEST: (u32, u32) = (2, 36);
+
+/// Of `git version 2.47.3 (whatever)`. What cannot be read is taken to be new.
+fn is_new_enough(said: &str) -> bool {
+    let version = said.split_whitespace().nth(2).unwrap_or_default();
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    match (parts.next(), parts.next()) {
+        (Some(major), Some(minor)) => (major, minor) >= OLDEST,
+        _ => true,
+    }
+}
+
 /// One line for each question.
 fn ask(git: &Hardened, what: &[OsString], cwd: &Path) -> Result<Vec<Vec<u8>>, GitError> {
     let args = [&["rev-parse".into()], what].concat();
@@ -70,5 +87,22 @@ fn ask(git: &Hardened, what: &[OsString], cwd: &Path) -> Result<Vec<Vec<u8>>, Gi
         Ok(lines)
     } else {
         Err(GitError::Answer { verb: "rev-parse".into(), answer: text_of(&said.out) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        for new in
+            ["git version 2.36.0", "git version 3.0", "git version 2.50.1 (Apple Git-155)", "?"]
+        {
+            assert!(is_new_enough(new), "{new}");
+        }
+        for old in ["git version 2.35.9", "git version 1.99.1"] {
+            assert!(!is_new_enough(old), "{old}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{GitError, text_of};
-use super::hardened::{Hardened, find_git};
+use super::hardened::{CHECKOUT_DEADLINE, Hardened, find_git};
 use super::oid::Oid;
 
 /// A ref and what it names.
@@ -168,7 +168,8 @@ impl Repo {
     pub fn add_worktree(&self, path: &Path, branch: &str) -> Result<(), GitError> {
         let mut args = words(&["worktree", "add", "--quiet", "--no-guess-remote", "--"]);
         args.extend([path.into(), branch.into()]);
-        self.git.tell(&args, b"", &self.common_dir).map(drop).map_err(|error| match error {
+        let git = self.git.clone().within(CHECKOUT_DEADLINE);
+        git.tell(&args, b"", &self.common_dir).map(drop).map_err(|error| match error {
             // Git removes what it had written, and does not say why it could not write more.
             GitError::Failed { said, .. } if self.lacks_room(&said, path, branch) => {
                 GitError::DiskFull { said }

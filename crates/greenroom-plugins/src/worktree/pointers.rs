@@ -101,6 +101,9 @@ pub fn differences(record: &Record, admin_dir: Option<&Path>, tree_exists: bool)
             compare(dir.join("config.worktree"), &pointers.config, false);
         }
     }
+    if record.pointers.is_none() && record.phase == Phase::Ready && tree_exists {
+        found.push("its making was interrupted before its pointers were recorded".into());
+    }
     for dir in [tree_exists.then_some(record.path.as_path()), admin_dir].into_iter().flatten() {
         if !fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_dir()) {
             found.push(format!("{} is not a directory any more", dir.display()));
