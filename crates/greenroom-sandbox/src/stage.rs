@@ -188,7 +188,7 @@ fn reap(program: i32, tell: OwnedFd) -> ! {
     let tell = keep_only(tell);
     sys::hide_memory();
     // It only waits, and needs no power for that.
-    let _ = privileges::drop_capabilities(true);
+    let _ = privileges::drop_capabilities(false);
     loop {
         match sys::wait(-1) {
             Ok((pid, status)) if pid == program => {
@@ -243,7 +243,7 @@ fn become_program(
         sys::exit(EXIT_NOT_STARTED);
     }
     sys::close_from(3, true).failing(Layer::Descriptors, || "close what is open".into())?;
-    sys::default_signals();
+    sys::default_pipe_signal();
     sys::block_signals(false);
     let errno = sys::exec(&image.candidates, &image.argv, &image.env);
     Err(errno).failing(Layer::Exec, || format!("run {}", image.argv[0].to_string_lossy()))

@@ -223,21 +223,10 @@ pub(crate) fn exec(candidates: &[CString], argv: &[CString], env: &[CString]) ->
     worst
 }
 
-/// Puts every signal back to its default action.
-pub(crate) fn default_signals() {
-    let default = [0_u64; 4];
-    for signo in 1..=64 {
-        // SAFETY: reads one struct of this frame; KILL and STOP refuse, which is fine. Raw, because libc hides two numbers.
-        unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigaction,
-                signo,
-                default.as_ptr(),
-                std::ptr::null_mut::<u64>(),
-                8,
-            );
-        }
-    }
+/// The runtime ignores SIGPIPE, and what is ignored stays so through exec. Whoever started this process has seen to the rest.
+pub(crate) fn default_pipe_signal() {
+    // SAFETY: a default action has no code of ours.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 /// Becomes the owner of an fd that came as a number.
