@@ -116,7 +116,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// Rust's " (os error 2)" is noise to a user, wherever it stands.
-fn without_errno(text: &str) -> String {
+pub fn without_errno(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once(" (os error ") {

@@ -288,10 +288,13 @@ impl Maker<'_> {
         let mut turns = Vec::new();
         for round in 1..=rounds {
             for (participant, speaker) in self.phase.participants.iter().zip(&speakers) {
-                let name = format!("{}.{round}", slugged(speaker));
+                // A speaker is one worker in all rounds: it keeps its worktree.
+                let name = slugged(speaker);
                 let model = participant.model.as_deref();
                 let prompt = self.phase.prompt.as_ref();
                 let mut worker = self.worker(&name, model, prompt, &participant.session, until)?;
+                worker.name = format!("{name}.{round}");
+                worker.session.name.push_str(&format!(".{round}"));
                 worker.turn = Some(Turn {
                     speaker: speaker.clone(),
                     role: participant.role.clone(),

@@ -11,7 +11,7 @@ pub const NAMES: [&str; 4] = ["worker", "phase", "run", "scratchpad"];
 /// What to fill in.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
-    /// The worker's number, or its participant's name and turn.
+    /// The worker's number, or the speaker's name.
     pub worker: &'a str,
     /// The phase's name.
     pub phase: &'a str,

@@ -241,6 +241,9 @@ fn a_pipeline_as_the_format_has_it() {
     assert!(one.session.sandbox.is_none() && two.session.sandbox.is_some());
     let turns: Vec<&str> = plan.phases[2].workers.iter().map(|turn| turn.name.as_str()).collect();
     assert_eq!(turns, ["critic.1", "critic-2.1", "critic.2", "critic-2.2"]);
+    let third = &plan.phases[2].workers[2].session;
+    assert_eq!(third.worktree.as_ref().unwrap().slug, "judge-critic", "the same in every round");
+    assert_eq!(third.name, "r7/judge-critic.2");
     assert_eq!((plan.phases[1].at_once, plan.phases[2].at_once), (2, 1));
     assert_eq!(plan.notes.len(), 1);
 }

@@ -23,7 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Context;
 use super::new::environment;
 use crate::cli::RunArgs;
-use crate::error::{Failure, Outcome};
+use crate::error::{Failure, Outcome, without_errno};
 use crate::host::{Host, called};
 use progress::Progress;
 
@@ -106,7 +106,8 @@ fn read(file: &Path) -> Result<String, Failure> {
 /// How it went: the answer, and an exit code.
 fn finish(info: &RunInfo, context: &Context) -> Outcome {
     context.out.answer(info, || shown::outcome(&context.out, info))?;
-    let why = info.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    let why =
+        info.why.as_deref().map(|why| format!(": {}", without_errno(why))).unwrap_or_default();
     let failure = match info.state {
         RunState::Done => return Ok(0),
         RunState::Cancelled => Failure::failed(format!("run {} was stopped{why}", info.run)),

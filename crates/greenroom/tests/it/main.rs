@@ -10,6 +10,7 @@ mod lifecycle;
 mod mistakes;
 mod programs;
 mod record;
+mod run;
 mod serve;
 mod support;
 mod verbs;

@@ -8,6 +8,7 @@ use std::time::Instant;
 use greenroom_protocol::api::event::Event;
 use serde_json::Value;
 
+use crate::error::without_errno;
 use crate::output::{Output, Tone, one_line, span};
 
 pub struct Progress {
@@ -63,7 +64,8 @@ impl Progress {
                 Some(self.out.paint(Tone::Head, &one_line(&name)))
             }
             "skipped" => {
-                let why = data["why"].as_str().map(|why| format!(": {}", one_line(why)));
+                let why = data["why"].as_str().map(|why| one_line(&without_errno(why)));
+                let why = why.map(|why| format!(": {why}"));
                 let skipped = self.out.paint(Tone::Dim, "left out");
                 Some(format!("{} {skipped}{}", one_line(&name), why.unwrap_or_default()))
             }
@@ -76,7 +78,7 @@ impl Progress {
             (word(data, "phase"), word(data, "worker"), word(data, "state"));
         let label = one_line(&format!("  {phase} {worker}"));
         self.workers.insert((phase, worker), state.clone());
-        let why = data["why"].as_str().map(one_line);
+        let why = data["why"].as_str().map(|why| one_line(&without_errno(why)));
         let took = data["took_ms"].as_u64().map(|ms| format!(" in {}", span(ms)));
         let took = took.unwrap_or_default();
         Some(match state.as_str() {

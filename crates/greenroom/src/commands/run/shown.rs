@@ -8,6 +8,7 @@ use greenroom_protocol::connector::file::OnFailure;
 use greenroom_protocol::connector::plan::{PlannedPhase, PlannedWorker};
 use serde_json::Value;
 
+use crate::error::without_errno;
 use crate::output::{Cell, Output, Tone, one_line, span};
 
 /// A prompt's beginning, to know it by.
@@ -75,7 +76,7 @@ fn worker_lines(out: &Output, worker: &PlannedWorker, would_be: Option<&Value>) 
     let Some(would_be) = would_be else { return text };
     if let Some(refused) = would_be["refused"].as_str() {
         let word = out.paint(Tone::Bad, "would not start");
-        let _ = writeln!(text, "      {word}: {}", one_line(refused));
+        let _ = writeln!(text, "      {word}: {}", one_line(&without_errno(refused)));
         return text;
     }
     for plugin in would_be["plugins"].as_array().into_iter().flatten() {
@@ -119,6 +120,6 @@ fn row(phase: &str, worker: &WorkerInfo) -> Vec<Cell> {
         Cell::from(worker.duration_ms.map_or_else(|| "-".to_owned(), span)),
         Cell::from(text(&worker.model)),
         Cell::from(text(&worker.branch)),
-        Cell::from(text(&worker.why)),
+        Cell::from(without_errno(&text(&worker.why))),
     ]
 }

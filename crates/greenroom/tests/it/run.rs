@@ -1,0 +1,307 @@
+//! `greenroom run`, with the binary, real worktrees and a real sandbox. The agents are scripts in PATH.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::{Home, Said, eventually};
+
+/// A home with a repository and agents. Not below `/tmp`: a sandbox has one of its own there.
+struct Team {
+    home: Home,
+    dir: tempfile::TempDir,
+}
+
+const AGENT: &str = "#!/bin/sh\nfor last; do :; done\necho \"$(basename $0) heard: $last\"\n";
+
+impl Team {
+    fn new() -> Team {
+        let dir = tempfile::Builder::new().prefix("gr-team-").tempdir_in("/var/tmp").unwrap();
+        std::fs::create_dir_all(dir.path().join("bin")).unwrap();
+        std::fs::create_dir_all(dir.path().join("repo")).unwrap();
+        let team = Team { home: Home::new(), dir };
+        for name in ["claude", "codex", "gemini"] {
+            team.program(name, AGENT);
+        }
+        team.program("shell", "#!/bin/sh\npwd; git branch --show-current; echo \"key=$API_KEY\"\n");
+        for args in [
+            &["init", "-q", "-b", "main"][..],
+            &[
+                "-c",
+                "user.name=t",
+                "-c",
+                "user.email=t@example.org",
+                "commit",
+                "-q",
+                "--allow-empty",
+                "-m",
+                "first",
+            ],
+        ] {
+            let mut git = Command::new("git");
+            git.args(args).current_dir(team.repo()).env_clear();
+            git.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", team.dir.path());
+            let done = git.status();
+            assert!(done.unwrap().success());
+        }
+        team
+    }
+
+    fn repo(&self) -> std::path::PathBuf {
+        self.dir.path().join("repo")
+    }
+
+    fn program(&self, name: &str, text: &str) {
+        let path = self.dir.path().join("bin").join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    fn file(&self, name: &str, value: &Value) -> String {
+        self.text(name, &value.to_string())
+    }
+
+    fn text(&self, name: &str, text: &str) -> String {
+        let path = self.dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.home.command(args);
+        let path = command.get_envs().find(|(name, _)| *name == "PATH").unwrap().1.unwrap();
+        let path = format!("{}:{}", self.dir.path().join("bin").display(), path.display());
+        command.env("PATH", path).env("SHELL", self.dir.path().join("bin/shell"));
+        command.current_dir(self.repo());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Said {
+        let output = self.command(args).output().unwrap();
+        Said {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// The outcome of a run that went well.
+    #[track_caller]
+    fn done(&self, file: &str) -> Value {
+        let said = self.run(&["run", file, "--json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let info: Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(info["state"], "done", "{info}");
+        info
+    }
+
+    fn transcript(&self, session: &Value) -> String {
+        self.home.ok(&["read", session.as_str().unwrap(), "--transcript"])
+    }
+}
+
+fn pipeline(script: &str) -> Value {
+    json!({ "models": { "m": { "command": ["sh", "-c", script, "agent"] } },
+            "pipeline": { "phases": [{ "name": "one", "prompt": "p1" }, { "name": "two", "prompt": "p2" }] } })
+}
+
+/// The JSON of the documents this format comes from, as it stands there.
+#[test]
+fn a_file_of_settings_alone_starts_a_session_in_them() {
+    let team = Team::new();
+    let info = team.done(&team.text(
+        "connector.json",
+        r#"{
+  "session": {
+    "worktree": "feat-x",
+    "sandbox": true,
+    "scratchpad": true,
+    "env": { "API_KEY": "..." },
+    "timeout_ms": 3600000
+  }
+}"#,
+    ));
+    let worker = &info["phases"][0]["workers"][0];
+    assert_eq!(worker["branch"], "greenroom/feat-x", "{info}");
+    let session = team.home.json(&["info", worker["session"].as_str().unwrap(), "--json"]);
+    let plugins: Vec<&str> = session["plugins"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|plugin| plugin["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(plugins, ["worktree", "scratchpad", "env", "sandbox", "timeout"]);
+    let text = team.transcript(&worker["session"]);
+    assert!(text.contains("greenroom/feat-x") && text.contains("key="), "{text}");
+    assert!(!team.repo().join("scratchpad").exists());
+}
+
+/// Every example of the page.
+#[test]
+fn the_examples_of_the_page_run() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/connector.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let examples: Vec<&str> =
+        page.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(examples.len() >= 5);
+    let team = Team::new();
+    for (at, example) in examples.iter().enumerate() {
+        let file = team.text(&format!("example-{at}.json"), example);
+        let info = team.done(&file);
+        let dry = team.run(&["run", &file, "--dry-run"]);
+        assert_eq!(dry.code, 0, "{dry:?}");
+        for phase in info["phases"].as_array().unwrap() {
+            assert!(dry.out.contains(phase["name"].as_str().unwrap()), "{dry:?}");
+        }
+    }
+    let keys: Value = serde_json::from_str(&team.home.ok(&["schema", "connector"])).unwrap();
+    for name in ["SessionSettings", "Phase"] {
+        for key in keys["$defs"][name]["properties"].as_object().unwrap().keys() {
+            assert!(page.contains(key.as_str()), "{key} is not on the page");
+        }
+    }
+}
+
+#[test]
+fn progress_goes_to_stderr_and_the_outcome_to_stdout() {
+    let team = Team::new();
+    let file = team.file("p.json", &pipeline("echo \"did $1\""));
+    let said = team.run(&["run", &file]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(
+        said.err.contains("run r1") && said.err.contains("one 1  running as s1 (m)"),
+        "{said:?}"
+    );
+    assert!(said.err.contains("two 1  done in") && !said.err.contains('\x1b'), "{said:?}");
+    assert!(said.out.starts_with("PHASE") && said.out.contains("r1 done in"), "{said:?}");
+    let detached = team.run(&["run", &file, "--detach"]);
+    assert_eq!((detached.code, detached.out.as_str()), (0, "r2\n"));
+    eventually("the run ends", || {
+        let info = team.home.call("run.info", json!({ "run": "r2" }));
+        (info["state"] == "done").then_some(())
+    });
+    let only = team.run(&["run", &file, "--only", "two", "--json"]);
+    let info: Value = serde_json::from_str(&only.out).unwrap();
+    assert_eq!(info["phases"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_failure_is_exit_code_1_with_a_way_to_look() {
+    let team = Team::new();
+    let file = team.file("p.json", &pipeline("echo oh no; exit 3"));
+    let said = team.run(&["run", &file]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("two    1       skipped"), "{said:?}");
+    assert!(
+        said.err.contains("run r1 failed: a worker of \"one\" failed: it exited with status 3"),
+        "{said:?}"
+    );
+    assert!(
+        said.err.contains("hint: see what the worker showed with greenroom read s1"),
+        "{said:?}"
+    );
+    assert_eq!(team.transcript(&json!("s1")), "oh no");
+    let said = team.run(&["run", &file, "--json"]);
+    let error: Value = serde_json::from_str(&said.err).unwrap();
+    let info: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(
+        (said.code, &info["state"], &error["error"]["code"]),
+        (1, &json!("failed"), &json!(1))
+    );
+}
+
+#[test]
+fn mistakes_are_told_before_anything_starts() {
+    let team = Team::new();
+    let wrong = |text: &str, args: &[&str], words: &[&str]| {
+        let file = team.text("x.json", text);
+        let said = team.run(&[&["run", &file], args].concat());
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
+        for word in words {
+            assert!(said.err.contains(word), "{word:?} is missing: {said:?}");
+        }
+    };
+    wrong(
+        "{\n  \"sesion\": {}\n}",
+        &[],
+        &[
+            "x.json:2:3: unknown key \"sesion\", did you mean \"session\"?",
+            "hint: greenroom schema connector",
+        ],
+    );
+    wrong("{\"type\": \"mesh\"}", &["--json"], &["not supported"]);
+    wrong(
+        &pipeline("true").to_string(),
+        &["--only", "tow"],
+        &["there is no phase \"tow\", did you mean \"two\"?"],
+    );
+    assert_eq!(team.run(&["run", "/no/such/file.json"]).code, 1);
+    assert!(!team.home.socket().exists(), "no host was needed to see that");
+}
+
+#[test]
+fn ctrl_c_without_a_terminal_stops_the_run() {
+    let team = Team::new();
+    let file = team.file("p.json", &pipeline("echo ready; sleep 1000"));
+    let mut command = team.command(&["run", &file]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the worker runs", || {
+        let socket = team.home.socket().exists();
+        (socket && team.home.run(&["read", "s1", "--no-start"]).out.contains("ready")).then_some(())
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("run r1 was stopped"), "{text}");
+    let sessions: Value = team.home.json(&["ls", "--state", "running", "--json"]);
+    assert_eq!(sessions["sessions"], json!([]), "{sessions}");
+}
+
+#[test]
+fn ctrl_c_on_a_terminal_asks_once() {
+    let team = Team::new();
+    let file = team.file("p.json", &pipeline("echo ready; sleep 1000"));
+    let args = ["new", "--size", "100x30", "--", "greenroom", "run", &file];
+    let outer = String::from_utf8(team.command(&args).output().unwrap().stdout).unwrap();
+    let outer = outer.trim();
+    team.home.wait_text(outer, "1 running, 0 of 2 over");
+    team.home.ok(&["key", outer, "ctrl-c"]);
+    team.home.wait_text(outer, "stop run r1 and its workers\\? Ctrl-C again: yes");
+    team.home.ok(&["key", outer, "ctrl-c"]);
+    team.home.ok(&["wait", outer, "--until", "exit"]);
+    let text = team.transcript(&json!(outer));
+    assert!(text.contains("run r1 was stopped"), "{text}");
+    assert_eq!(team.home.call("run.info", json!({ "run": "r1" }))["state"], "cancelled");
+}
+
+/// Through a crash of the daemon the command line goes on drawing, and the run ends well.
+#[test]
+fn a_crash_of_the_daemon_is_not_the_end() {
+    let team = Team::new();
+    let go = team.dir.path().join("go");
+    let script = format!("echo ready; while [ ! -e {} ]; do sleep 0.05; done", go.display());
+    let file = team.file("p.json", &pipeline(&script));
+    let mut command = team.command(&["run", &file, "--json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the worker runs", || {
+        let socket = team.home.socket().exists();
+        (socket && team.home.run(&["read", "s1", "--no-start"]).out.contains("ready")).then_some(())
+    });
+    kill_process(Pid::from_raw(team.home.daemon_pid()).unwrap(), Signal::KILL).unwrap();
+    std::fs::write(&go, "").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let info: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let attempts: Vec<&Value> = info["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|phase| &phase["workers"][0]["attempts"])
+        .collect();
+    assert_eq!(attempts, [&json!(1), &json!(1)]);
+}
