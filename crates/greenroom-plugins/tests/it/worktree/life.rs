@@ -499,3 +499,37 @@ fn a_stash_and_a_directory_that_is_gone() {
     let Outcome::Kept { why, .. } = &outcome else { panic!("{outcome:?}") };
     assert!(why.iter().any(|why| why.contains("staged changes")), "{why:?}");
 }
+
+/// Five at once; then each leads to one commit that nothing else leads to, and all end at once: somebody must stay.
+#[test]
+fn many_at_once() {
+    let stage = Stage::new();
+    let slugs: Vec<String> = (1..=5).map(|number| format!("review-{number}")).collect();
+    let at_once = |work: &(dyn Fn(u64, &str) -> Outcome + Sync)| -> Vec<Outcome> {
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (1..).zip(&slugs).map(|(id, slug)| scope.spawn(move || work(id, slug))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    };
+    let make = |id: u64, slug: &str| {
+        stage.make(id, slug).unwrap();
+        Outcome::Nothing
+    };
+    at_once(&make);
+    assert_eq!(stage.worktrees().list().unwrap().len(), 5);
+    at_once(&|id, slug| stage.end(id, slug)).iter().for_each(assert_removed);
+    stage.assert_spotless();
+    at_once(&make);
+    let path = |slug: &str| stage.worktrees().target(&stage.repo, slug).unwrap().path;
+    git(&path(&slugs[0]), &["checkout", "-q", "--detach"]);
+    git(&path(&slugs[0]), &["commit", "-q", "--allow-empty", "-m", "x"]);
+    let commit = git(&path(&slugs[0]), &["rev-parse", "HEAD"]);
+    for slug in &slugs {
+        git(&path(slug), &["checkout", "-q", "--detach", &commit]);
+    }
+    let outcomes = at_once(&|id, slug| stage.end(id, slug));
+    let kept = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Kept { .. })).count();
+    assert_eq!(kept, 1, "{outcomes:?}");
+    assert!(git(&stage.repo, &["rev-list", "--all"]).contains(&commit));
+}
