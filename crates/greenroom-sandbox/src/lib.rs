@@ -3,6 +3,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | `policy` | what a session may do, in the user's terms; host patterns |
+//! | `modules` | the git directories of submodules |
 //! | `probe` | what this machine can enforce, found by trying |
 //! | `plan` | policy and probe compiled to exact steps, sealed in a memfd; or the layer that is missing |
 //! | `explain` | a plan in plain words: what is enforced by which layer, and what is not |
@@ -22,6 +23,7 @@ mod explain;
 #[cfg(target_os = "linux")]
 mod filter;
 pub mod layer;
+pub mod modules;
 pub mod plan;
 pub mod policy;
 pub mod probe;

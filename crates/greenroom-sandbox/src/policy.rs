@@ -149,7 +149,7 @@ pub enum GitRules {
     Checkout {
         /// `<cwd>/.git`.
         git_dir: PathBuf,
-        /// `<git_dir>/modules/<name>` of each submodule.
+        /// The git directory of each submodule: see `modules::of`. One that is none is refused at the start.
         modules: Vec<PathBuf>,
     },
 }

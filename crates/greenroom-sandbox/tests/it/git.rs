@@ -267,6 +267,25 @@ const CHECKOUT_ATTACKS: &str = "echo evil > .git/hooks/pre-commit; chmod 755 .gi
     echo 1 > a; git add a; git commit -qm one; git stash list; git tag t; git log --oneline | wc -l";
 
 #[test]
+fn submodules_keep_hooks_and_configuration_too() {
+    let (world, mut policy) = checkout(User::Ordinary, |_, git_dir| {
+        let module = git_dir.join("modules/libs/sub");
+        std::fs::create_dir_all(module.join("hooks")).unwrap();
+        std::fs::write(module.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        std::fs::write(module.join("config"), "mine\n").unwrap();
+    });
+    let git_dir = world.path("work/.git");
+    let modules = greenroom_sandbox::modules::of(&git_dir).unwrap();
+    policy.git = Some(GitRules::Checkout { git_dir: git_dir.clone(), modules });
+    let script = "cd .git/modules/libs/sub; echo evil > hooks/x; echo evil > config; echo evil > commondir; cd ..; mv sub s2; cd ..; mv libs l2; cd ..; mv modules m2; echo over";
+    let outcome = world.run(&policy, &["sh", "-c", script]);
+    assert!(outcome.text.ends_with("over\n"), "{outcome:?}");
+    let mut text = String::new();
+    describe(&git_dir.join("modules/libs/sub"), &mut text);
+    assert!(text.contains("mine") && !text.contains("evil"), "{text}");
+}
+
+#[test]
 fn a_main_checkout_works_and_keeps_hooks_and_configuration() {
     type Prepare = fn(&World, &Path);
     let cases: [(&str, Prepare); 3] = [
