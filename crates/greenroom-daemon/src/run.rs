@@ -114,11 +114,10 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     let (storage, records) = Storage::open(&paths.database(), config.events.keep)?;
     let known = adopt::known(records, inheritance.sessions);
     storage.skip_ids(known.iter().map(|one| one.record.id.0).max().unwrap_or(0));
-    let (chains, built_in) = chains::load(&paths, &config)?;
+    let socket = socket_of(&inherited.listener).unwrap_or_else(|| paths.socket());
+    let (chains, built_in) = chains::load(&paths, &socket, &config)?;
     // A session that never started has a chain and no record: its id must not come again.
     storage.skip_ids(chains.last_id());
-
-    let socket = socket_of(&inherited.listener).unwrap_or_else(|| paths.socket());
 
     let threads = SessionThreads::start(cores()).map_err(RunError::Runtime)?;
     let runtime = runtime()?;

@@ -4,11 +4,13 @@ use std::time::UNIX_EPOCH;
 
 use greenroom_engine::SessionId;
 use greenroom_plugins::chain::{Chains, Outcome, Prepared};
+use greenroom_plugins::scratchpad;
 use greenroom_plugins::spec::Cleanup;
 use greenroom_protocol::Timestamp;
 use greenroom_protocol::api::session::{DryRun, Left, PluginEntry, SessionInfo};
 
 use crate::convert;
+use crate::host::Host;
 
 /// Adds what plugins did to a session's description.
 pub fn describe(chains: &Chains, id: SessionId, info: &mut SessionInfo) {
@@ -38,6 +40,18 @@ pub fn describe(chains: &Chains, id: SessionId, info: &mut SessionInfo) {
     let deadline = file.started_at().zip(file.limits().timeout);
     let deadline = deadline.and_then(|(started, limit)| started.checked_add(limit));
     info.deadline_at = deadline.filter(|at| *at > UNIX_EPOCH).map(Timestamp::from_system);
+}
+
+/// How much its scratchpad holds by now; walks through it.
+pub async fn measure(host: &Host, id: SessionId, info: &mut SessionInfo) {
+    let step = host.chains.look(id).and_then(|file| file.step("scratchpad").cloned());
+    let dir = step.filter(|step| !step.is_clean()).and_then(|step| scratchpad::noted(step.state()));
+    let Some(dir) = dir else { return };
+    let size = tokio::task::spawn_blocking(move || scratchpad::measure(&dir)).await;
+    let entry = info.plugins.iter_mut().find(|plugin| plugin.name == "scratchpad");
+    if let (Ok(size), Some(entry)) = (size, entry) {
+        entry.changes.push(format!("holds: {size}"));
+    }
 }
 
 pub fn left(outcome: &Outcome) -> Left {

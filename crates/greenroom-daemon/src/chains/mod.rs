@@ -11,6 +11,7 @@ mod ends;
 mod limits;
 mod told;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -28,7 +29,7 @@ use greenroom_plugins::worktree::{Worktree, Worktrees};
 use greenroom_protocol::api::session::DryRun;
 use greenroom_protocol::{Fault, FaultKind};
 
-pub use describe::describe;
+pub use describe::{describe, measure};
 pub use ends::Ends;
 
 use crate::config::Config;
@@ -41,7 +42,11 @@ use crate::rpc::fault;
 const SETTLE: Duration = Duration::from_secs(30);
 
 /// The chains of this host, with what an earlier one left.
-pub fn load(paths: &Paths, config: &Config) -> Result<(Chains, BuiltIn), ChainError> {
+pub fn load(
+    paths: &Paths,
+    socket: &Path,
+    config: &Config,
+) -> Result<(Chains, BuiltIn), ChainError> {
     let open = Arc::new(Open::default());
     let surroundings = Surroundings {
         state: paths.state().to_owned(),
@@ -51,8 +56,10 @@ pub fn load(paths: &Paths, config: &Config) -> Result<(Chains, BuiltIn), ChainEr
         living: open.clone(),
     };
     let worktrees = Worktrees::new(config.worktree.clone(), &surroundings);
-    let sandbox =
-        Arc::new(Sandbox::new(config.sandbox.clone(), &surroundings, sandbox::by_trial()));
+    let mut fence = config.sandbox.clone();
+    // It may lie outside of the runtime directory, which is hidden anyway.
+    fence.hide.push(socket.display().to_string());
+    let sandbox = Arc::new(Sandbox::new(fence, &surroundings, sandbox::by_trial()));
     let plugins: [Arc<dyn SessionPlugin>; 5] = [
         Arc::new(Worktree(worktrees.clone())),
         sandbox.clone(),

@@ -170,6 +170,7 @@ pub async fn info(call: Call, params: InfoParams) -> Result<wire::SessionInfo, F
         chains::settled(&call.host, &handle).await;
     }
     let mut info = described(&call.host, handle.info());
+    chains::measure(&call.host, handle.id(), &mut info).await;
     if params.explain {
         info.explain = Some(json!({
             "size": "the last client that typed owns it; without one the last size stays",

@@ -205,10 +205,13 @@ fn die_while_starting(host: &Host, repo: &Path, moment: &str) {
     let file = host.home.path().join("die-at");
     std::fs::write(&file, moment).unwrap();
     let mut client = host.client();
-    let params = json!({
+    let mut params = json!({
         "command": ["cat"], "cwd": repo, "worktree": "feat-x", "scratchpad": "team",
         "env": { "K": "v" }, "timeout_ms": 60_000
     });
+    if moment.contains("sandbox") {
+        params["sandbox"] = json!(true);
+    }
     client.send("session.create", params);
     // The connection breaks with the daemon.
     client.rest();
@@ -221,6 +224,9 @@ fn a_daemon_killed_between_any_two_steps_leaves_nothing() {
     let host = Host::in_home(home, &[("GREENROOM_TEST_DIE_AT", "die-at")]);
     let repo = host.home.path().join("repo");
     repository(&repo);
+    let able = host.client().ok("sandbox.doctor", json!({}))["full"] == json!(true);
+    let confined = ["preparing sandbox", "noted sandbox", "prepared sandbox"];
+    let confined = confined.into_iter().filter(|_| able);
     for moment in [
         "preparing worktree",
         "noted worktree",
@@ -231,7 +237,10 @@ fn a_daemon_killed_between_any_two_steps_leaves_nothing() {
         "prepared env",
         "prepared timeout",
         "ready",
-    ] {
+    ]
+    .into_iter()
+    .chain(confined)
+    {
         die_while_starting(&host, &repo, moment);
         eventually(moment, || {
             let clean = traces(&host, &repo).is_empty()
@@ -363,22 +372,22 @@ fn secrets_are_nowhere_but_in_the_session() {
 
 #[test]
 fn a_caller_that_goes_away_leaves_nothing() {
-    let host = Host::with_config("[worktree]\nsetup = [\"touch started; read x < go\"]\n");
+    let outside = tempfile::tempdir().unwrap();
+    // The setup waits until we let it.
+    let at = outside.path().display();
+    let setup = format!("touch {at}/started; while [ ! -e {at}/go ]; do sleep 0.05; done");
+    let host = Host::with_config(&format!("[worktree]\nsetup = [\"{setup}\"]\n"));
     let repo = host.home.path().join("repo");
     repository(&repo);
-    // The setup waits until we let it.
-    let fifo = repo.join("go");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    drop(std::fs::remove_file(&fifo));
     let mut client = host.client();
     client.send("session.create", json!({ "command": ["cat"], "cwd": repo, "worktree": "x" }));
-    let worktrees = host.home.path().join("state/worktrees");
-    let started = || files(&worktrees).into_iter().find(|path| path.ends_with("started"));
-    eventually("the setup", started);
+    eventually("the setup", || outside.path().join("started").exists().then_some(()));
     drop(client);
+    std::fs::write(outside.path().join("go"), "").unwrap();
     eventually("the clean-up", || {
-        let open = files(&host.home.path().join("state/chains")).is_empty();
-        open.then_some(())
+        let over = traces(&host, &repo).is_empty()
+            && files(&host.home.path().join("state/chains")).is_empty();
+        over.then_some(())
     });
     assert_eq!(host.client().ok("session.list", json!({})), json!({ "sessions": [] }));
 }

@@ -265,7 +265,7 @@ impl SessionPlugin for Sandbox {
 
 /// A plan in plain words.
 pub fn in_words(plan: &Plan) -> String {
-    policy::summary(&plan.policy)
+    explain(plan).to_string()
 }
 
 /// Tries each layer, in processes of its own.

@@ -80,6 +80,8 @@ impl Scratchpad {
         let name = match (named, &spec.ask.run) {
             (Some(name), _) => checked(name)?,
             (None, Some(run)) => format!("run-{run}"),
+            // A session that is only thought of has no id yet.
+            (None, None) if spec.id.0 == 0 => "session-sN".to_owned(),
             (None, None) => format!("session-{}", spec.id),
         };
         let dir = self.dir.join(&name);
@@ -108,6 +110,11 @@ impl Scratchpad {
         spec.set_env(VARIABLE, notes.dir.clone());
         spec.writable.push(notes.dir.clone());
     }
+}
+
+/// Where a session's scratchpad is, from the plugin's notes.
+pub fn noted(state: &serde_json::Value) -> Option<PathBuf> {
+    Some(Notes::deserialize(state).ok()?.dir)
 }
 
 /// Makes everything that was noted. Blocks.
