@@ -16,7 +16,10 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        Stage { host: Host::start(), dir: tempfile::tempdir().unwrap() }
+        Stage {
+            host: Host::with_config("[sessions]\nkill_grace = \"500ms\"\n"),
+            dir: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -463,6 +466,42 @@ fn a_worker_may_be_done_before_its_program() {
     assert_eq!(phases(&info), ["done", "failed"], "{info}");
     assert_eq!(info["phases"][0]["workers"][0]["exit"]["signal"], "SIGHUP");
     assert_eq!(info["phases"][1]["workers"][0]["why"], "it ended before its condition held");
+    assert_eq!(stage.running(), [Value::Null; 0]);
+}
+
+#[test]
+fn a_worker_has_the_time_its_file_gives_it() {
+    let stage = Stage::new();
+    let info = stage.run(pipeline(
+        stage.agent("sleep 1000"),
+        json!([{ "name": "a", "prompt": "x", "session": { "timeout_ms": 200 } }]),
+    ));
+    let worker = &info["phases"][0]["workers"][0];
+    assert_eq!((&worker["state"], &worker["why"]), (&json!("failed"), &json!("its time was up")));
+    assert_eq!(worker["exit"]["signal"], "SIGTERM");
+}
+
+/// A daemon that dies while it stops a run leaves the rest to the next one.
+#[test]
+fn a_cancel_outlives_the_daemon() {
+    let stage = Stage::new();
+    // Takes its time: the daemon dies between TERM and KILL.
+    let agent = stage.agent("trap 'echo asked >> $D/log' HUP TERM; while :; do sleep 0.02; done");
+    let run = stage.start(pipeline(agent, json!([{ "name": "a", "prompt": "x", "retries": 5 }])));
+    stage.wait_worker(&run, "a", "1", "running");
+    let mut client = stage.host.client();
+    client.send("run.cancel", json!({ "run": run }));
+    let deadline = std::time::Instant::now() + crate::client::PATIENCE;
+    while stage.lines("log").is_empty() {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    stage.host.kill_daemon();
+    let info = stage.finish(&run);
+    assert_eq!(
+        (&info["state"], &info["phases"][0]["workers"][0]["attempts"]),
+        (&json!("cancelled"), &json!(1))
+    );
     assert_eq!(stage.running(), [Value::Null; 0]);
 }
 

@@ -58,7 +58,7 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
         return Ok(0);
     }
     let mut following = Following { host, run, events, progress: Progress::new(&context.out) };
-    let info = following.to_the_end().await?;
+    let info = following.follow().await?;
     finish(&info, context)
 }
 
@@ -131,7 +131,7 @@ struct Following {
 }
 
 impl Following {
-    async fn to_the_end(&mut self) -> Result<RunInfo, Failure> {
+    async fn follow(&mut self) -> Result<RunInfo, Failure> {
         let mut interrupts = signal(SignalKind::interrupt())
             .map_err(|error| Failure::io("cannot watch for Ctrl-C", &error))?;
         loop {
