@@ -86,6 +86,8 @@ pub struct SessionSpec {
     pub wrappers: Vec<Vec<OsString>>,
     /// Directories a sandbox must let the session write, besides `base.cwd`.
     pub writable: Vec<PathBuf>,
+    /// Files a sandbox must let the session read, although they may lie in something hidden.
+    pub readable: Vec<PathBuf>,
     /// Git data of `base.cwd`, if a plugin made it a worktree.
     pub git: Option<GitPlace>,
     pub limits: Limits,
@@ -146,6 +148,7 @@ impl SessionSpec {
             secrets: BTreeMap::new(),
             wrappers: Vec::new(),
             writable: Vec::new(),
+            readable: Vec::new(),
             git: None,
             limits: Limits::default(),
             backend: None,

@@ -272,7 +272,7 @@ pub const EVENTS: &[EventRow] = &[
     logged("events.dropped", "events came faster than they could be kept; data: count"),
     logged("session.created", "a session was asked for; data: name, command, cwd, size"),
     logged("session.preparing", "a plugin prepares it; data: plugin"),
-    logged("session.prepared", "all its plugins are done; data: plugins"),
+    logged("session.prepared", "all its plugins are done"),
     logged("session.refused", "a plugin could not prepare it; data: plugin, why"),
     logged("session.started", "its program runs; data: pid"),
     logged("session.failed", "its program could not be started; data: step, why"),

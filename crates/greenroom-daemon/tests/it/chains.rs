@@ -371,7 +371,7 @@ fn secrets_are_nowhere_but_in_the_session() {
 }
 
 #[test]
-fn a_caller_that_goes_away_leaves_nothing() {
+fn a_cancelled_request_leaves_nothing() {
     let outside = tempfile::tempdir().unwrap();
     // The setup waits until we let it.
     let at = outside.path().display();
@@ -380,9 +380,12 @@ fn a_caller_that_goes_away_leaves_nothing() {
     let repo = host.home.path().join("repo");
     repository(&repo);
     let mut client = host.client();
-    client.send("session.create", json!({ "command": ["cat"], "cwd": repo, "worktree": "x" }));
+    let id =
+        client.send("session.create", json!({ "command": ["cat"], "cwd": repo, "worktree": "x" }));
     eventually("the setup", || outside.path().join("started").exists().then_some(()));
-    drop(client);
+    let cancel = json!({ "jsonrpc": "2.0", "method": "$/cancelRequest", "params": { "id": id } });
+    client.line(&cancel.to_string());
+    assert_eq!(client.answer(id)["error"]["data"]["kind"], "cancelled");
     std::fs::write(outside.path().join("go"), "").unwrap();
     eventually("the clean-up", || {
         let over = traces(&host, &repo).is_empty()

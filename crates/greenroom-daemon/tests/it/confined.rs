@@ -56,6 +56,40 @@ fn writes_stay_inside_and_the_host_is_out_of_reach() {
 }
 
 #[test]
+fn all_plugins_together() {
+    let host = Host::start();
+    let mut client = host.client();
+    if !able(&mut client) {
+        return;
+    }
+    // In a checkout without a worktree: what hides the link from git lies in our state, and must be seen inside.
+    let work = tempfile::tempdir().unwrap();
+    let made =
+        std::process::Command::new("git").args(["init", "-q"]).current_dir(work.path()).status();
+    assert!(made.unwrap().success());
+    let script = "git status --porcelain | sed 's/^/dirty /'; echo shared > scratchpad/note && echo noted; \
+                  touch .git/hooks/evil || echo no-hook; cat";
+    let params = json!({
+        "command": ["bash", "-c", script], "cwd": work.path(), "sandbox": true, "scratchpad": "team",
+        "env": { "K": "v" }, "timeout_ms": 60_000
+    });
+    let id = client.ok("session.create", params)["session"].as_str().unwrap().to_owned();
+    wait_for(&mut client, &id, "no-hook");
+    wait_for(&mut client, &id, "noted");
+    let text = crate::host::screen(&mut client, &id);
+    assert!(!text.contains("dirty"), "{text}");
+    client.ok("session.kill", json!({ "session": id }));
+    let info = client.ok("session.info", json!({ "session": id, "settled": true }));
+    let left = info["plugins"][0]["left"].to_string();
+    assert!(left.contains("kept") && left.contains("1 file"), "{info}");
+    assert_eq!(
+        std::fs::read_to_string(host.home.path().join("state/scratchpads/team/note")).unwrap(),
+        "shared\n"
+    );
+    assert!(!work.path().join("scratchpad").is_symlink());
+}
+
+#[test]
 fn hosts_that_were_not_granted_are_denied_and_told() {
     let host = Host::start();
     let mut client = host.client();

@@ -28,13 +28,8 @@ pub fn of(
         SandboxLevel::Reduced => Level::Reduced,
     };
     let mut notes = Vec::new();
-    let cwd = real(&spec.base.cwd)?;
-    // Its parent is ours and made without links; itself is made later.
-    let tmp_dir = match tmp_dir.parent().and_then(|dir| dir.canonicalize().ok()) {
-        Some(parent) => parent.join(tmp_dir.file_name().unwrap_or_default()),
-        None => real_state(around)?.join("tmp").join(tmp_dir.file_name().unwrap_or_default()),
-    };
-    let mut policy = Policy::new(level, cwd.clone(), tmp_dir);
+    let cwd = as_made(&spec.base.cwd)?;
+    let mut policy = Policy::new(level, cwd.clone(), as_made(&tmp_dir)?);
     policy.home = around.home.canonicalize().ok();
     policy.hidden = hidden::list(config, around);
     policy.without_landlock = config.without_landlock;
@@ -43,22 +38,30 @@ pub fn of(
         debug: ask.allow.contains(&SandboxException::Debug),
     };
     for path in &spec.writable {
-        policy.writable.push(real(path)?);
+        policy.writable.push(as_made(path)?);
+    }
+    for path in &spec.readable {
+        policy.visible.push(real(path)?);
     }
     asked_writes(&mut policy, spec, config, around, &ask)?;
-    git(&mut policy, spec, &cwd);
+    git(&mut policy, spec, &cwd)?;
     network(&mut policy, spec, config, around, &ask, &mut notes)?;
     Ok((policy, notes))
+}
+
+/// Without symbolic links. What is not there yet (a worktree that is only thought of) is taken as it would be; a
+/// session does not start if it is still not there then.
+fn as_made(path: &Path) -> Result<PathBuf, Refusal> {
+    match path.parent().zip(path.file_name()) {
+        Some((parent, name)) if path.symlink_metadata().is_err() => Ok(as_made(parent)?.join(name)),
+        _ => real(path),
+    }
 }
 
 fn real(path: &Path) -> Result<PathBuf, Refusal> {
     path.canonicalize().map_err(|error| {
         Refusal::new(format!("cannot allow writing to {}: {error}", path.display()))
     })
-}
-
-fn real_state(around: &Surroundings) -> Result<PathBuf, Refusal> {
-    real(&around.state)
 }
 
 fn asked_writes(
@@ -75,15 +78,16 @@ fn asked_writes(
     Ok(())
 }
 
-fn git(policy: &mut Policy, spec: &SessionSpec, cwd: &Path) {
+fn git(policy: &mut Policy, spec: &SessionSpec, cwd: &Path) -> Result<(), Refusal> {
     if let Some(git) = &spec.git {
+        // The home may be reached by a link; what lies below was recorded when it was made.
         policy.git = Some(GitRules::Worktree {
-            worktree: git.worktree.clone(),
-            common_dir: git.common_dir.clone(),
-            admin_dir: git.admin_dir.clone(),
+            worktree: real(&git.worktree)?,
+            common_dir: real(&git.common_dir)?,
+            admin_dir: real(&git.admin_dir)?,
             refs: Refs::Shared { branch: git.branch.clone() },
         });
-        return;
+        return Ok(());
     }
     let dot_git = cwd.join(".git");
     match dot_git.symlink_metadata() {
@@ -95,6 +99,7 @@ fn git(policy: &mut Policy, spec: &SessionSpec, cwd: &Path) {
         Ok(_) => policy.protected.push(Protected::existing(dot_git)),
         Err(_) => {}
     }
+    Ok(())
 }
 
 /// More submodules than this are not protected one by one; the session is then not started.

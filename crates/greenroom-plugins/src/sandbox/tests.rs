@@ -52,6 +52,7 @@ impl Stage {
 fn a_worktree_with_everything() {
     let stage = Stage::new(SandboxConfig::default(), able());
     std::fs::create_dir(stage.at("extra")).unwrap();
+    std::fs::create_dir_all(stage.at("repo/.git/worktrees/x")).unwrap();
     let mut spec = stage.spec(SandboxAsk {
         allow_hosts: vec!["*.Example.org".into()],
         allow_write: vec!["../extra".into()],

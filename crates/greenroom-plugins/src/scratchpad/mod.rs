@@ -231,6 +231,7 @@ impl SessionPlugin for Scratchpad {
             excludes::apply(spec, &notes.link, notes.excludes.as_deref()).map_err(|error| {
                 Refusal::new(format!("cannot hide the scratchpad from git: {error}"))
             })?;
+            spec.readable.extend(notes.excludes.clone());
             self.show(&notes, spec);
             Ok(())
         })
