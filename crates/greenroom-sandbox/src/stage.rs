@@ -158,15 +158,25 @@ fn first(
     die_with(stage)?;
     mounts::build(&steps.mounts)?;
     let terminal = terminal::open(image.cols, image.rows)?;
-    match sys::fork().failing(Layer::Processes, || "fork".into())? {
-        Some(program) => reap(program, tell),
-        None => {
-            terminal::control(&terminal.slave, true)?;
-            confine(steps, None)?;
-            let this = own_pidfd().failing(Layer::Processes, || "name the program".into())?;
-            become_program(image, control, terminal, Some(this), listener)
-        }
-    }
+    let program = sys::fork_to_exec(|| {
+        let Err(fault) = program(steps, image, control, terminal, listener);
+        give_up(control, fault)
+    });
+    reap(program.failing(Layer::Processes, || "fork".into())?, tell)
+}
+
+/// The process that becomes the program.
+fn program(
+    steps: &Steps,
+    image: &Image,
+    control: &OwnedFd,
+    terminal: Terminal,
+    listener: Option<OwnedFd>,
+) -> Result<Never, Fault> {
+    terminal::control(&terminal.slave, true)?;
+    confine(steps, None)?;
+    let this = own_pidfd().failing(Layer::Processes, || "name the program".into())?;
+    become_program(image, control, terminal, Some(this), listener)
 }
 
 /// Nothing inside may outlive the stage. Its pid cannot be asked for from in here, so a handle tells whether it was too late.

@@ -198,7 +198,7 @@ fn a_plan_and_a_spec_go_together_or_not_at_all() {
     let plain = sh("true").to_memfd().unwrap();
     let sandboxed = SpawnSpec::sandboxed(RING).to_memfd().unwrap();
     let loose = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-    let mut send = |with_plan, fds: &[&OwnedFd]| {
+    let send = |with_plan, fds: &[&OwnedFd]| {
         let message = ToKeeper::Spawn { id: SessionId(9), with_cgroup: false, with_plan };
         let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
         daemon.link.send(&message, &fds).unwrap();

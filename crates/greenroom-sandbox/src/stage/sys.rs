@@ -81,6 +81,34 @@ pub(crate) fn fork() -> Result<Option<i32>, Errno> {
     }
 }
 
+/// Room for the steps between here and exec; what is not touched costs nothing.
+const CHILD_STACK_BYTES: usize = 512 * 1024;
+
+/// A child that will exec or exit soon, as vfork(2) makes it: it borrows this process's memory, and this process sleeps until it
+/// has gone its way. Copying the memory, only to throw it away at exec, is most of what a fork costs here.
+///
+/// The caller must have one thread, and must not mind what `body` changes in memory.
+pub(crate) fn fork_to_exec<F: FnOnce()>(body: F) -> Result<i32, Errno> {
+    extern "C" fn run<F: FnOnce()>(body: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: points to the `Option` below, whose owner sleeps; nobody else has it.
+        let body = unsafe { (*body.cast::<Option<F>>()).take() };
+        if let Some(body) = body {
+            body();
+        }
+        exit(i32::from(u8::MAX))
+    }
+    let mut body = Some(body);
+    let mut stack = Vec::<u8>::with_capacity(CHILD_STACK_BYTES);
+    // Stacks grow downwards and are aligned to 16 bytes.
+    let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
+    let top = top.wrapping_sub(top.addr() % 16);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the child runs on a stack of its own while this process, its only thread, sleeps until the child has exec'd or
+    // exited; stack and body live until then. fds, signals and credentials are the child's own copies.
+    check(unsafe { libc::clone(run::<F>, top.cast(), flags, (&raw mut body).cast()) }.into())
+        .map(|pid| pid as i32)
+}
+
 pub(crate) fn exit(code: i32) -> ! {
     // SAFETY: ends this process without running anything that belongs to its parent.
     unsafe { libc::_exit(code) }

@@ -2,21 +2,23 @@
 //! have no effect. What cannot be tried here is said, and is no pass.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use greenroom_sandbox::policy::Level;
 
-use crate::cage::{Caged, User, World, plan};
+use crate::cage::{Caged, User, World, plan, readable};
 use crate::rows::{ROWS, Row, Want, Who};
 
 /// A world with somebody in it worth attacking.
 struct Scene {
     world: World,
     victim: Child,
-    ask: ChildStdin,
+    /// Its end is the victim's.
+    ask: Option<ChildStdin>,
     hear: BufReader<ChildStdout>,
     /// What rows name in braces.
     names: Vec<(&'static str, String)>,
@@ -31,6 +33,9 @@ impl Scene {
         std::fs::create_dir(world.path("out/empty")).unwrap();
         std::fs::create_dir(world.path("out/dir")).unwrap();
         std::fs::hard_link(world.path("out/file"), world.path("work/linked")).unwrap();
+        let pipe = std::ffi::CString::new(world.path("out/pipe").to_str().unwrap()).unwrap();
+        // SAFETY: reads a string that lives here.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
         let in_tmp = std::env::temp_dir().join(world.path("").file_name().unwrap());
         std::fs::write(&in_tmp, "untouched").unwrap();
         std::os::unix::fs::chown(&in_tmp, Some(user.uid()), Some(user.uid())).unwrap();
@@ -50,7 +55,7 @@ impl Scene {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let ask = victim.stdin.take().unwrap();
+        let ask = victim.stdin.take();
         let mut hear = BufReader::new(victim.stdout.take().unwrap());
         let mut line = String::new();
         hear.read_line(&mut line).unwrap();
@@ -88,7 +93,7 @@ impl Scene {
         }
         state.push_str(&describe(&self.in_tmp));
         // Until everything that came before has been written down.
-        if self.ask.write_all(b"?").is_ok() {
+        if self.ask.as_mut().is_some_and(|ask| ask.write_all(b"?").is_ok()) {
             let mut line = String::new();
             let _ = self.hear.read_line(&mut line);
         }
@@ -112,7 +117,7 @@ impl Scene {
 
 fn describe(path: &std::path::Path) -> String {
     let meta = path.symlink_metadata().unwrap();
-    let text = std::fs::read(path).unwrap_or_default();
+    let text = if meta.is_file() { std::fs::read(path).unwrap() } else { Vec::new() };
     let (mode, links) = (meta.mode(), meta.nlink());
     format!(
         "{} {mode:o} {} {} {links} {}\n",
@@ -135,8 +140,19 @@ fn disk() -> String {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        let _ = self.victim.kill();
+        // By itself, so that it takes its shared memory along; by force if an attempt has stopped it.
+        drop(self.ask.take());
+        let mut rest = String::new();
+        let fd = self.hear.get_ref().as_fd();
+        if !readable(fd, Duration::from_secs(5)) || self.hear.read_line(&mut rest).is_err() {
+            let _ = self.victim.kill();
+        }
         let _ = self.victim.wait();
+        let key = self.names.iter().find(|(name, _)| *name == "key");
+        if let Some(key) = key.and_then(|(_, key)| key.parse::<i32>().ok()) {
+            // SAFETY: names a segment by number; there is no memory of ours.
+            unsafe { libc::shmctl(libc::shmget(key, 0, 0), libc::IPC_RMID, std::ptr::null_mut()) };
+        }
         let _ = std::fs::remove_file(&self.in_tmp);
     }
 }

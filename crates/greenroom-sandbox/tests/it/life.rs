@@ -271,6 +271,22 @@ fn protected_paths_stay_and_so_do_their_parents() {
 }
 
 #[test]
+fn a_single_file_can_be_writable() {
+    let world = World::new(User::Ordinary);
+    for level in [Level::Full, Level::Reduced] {
+        let mut policy = world.policy(level);
+        policy.writable.push(world.path("home/.bashrc"));
+        let outcome = world.run(
+            &policy,
+            &["sh", "-c", "echo more >> ../home/.bashrc; touch ../home/x; rm ../home/.bashrc"],
+        );
+        assert!(outcome.text.contains("touch") && outcome.text.contains("rm"), "{outcome:?}");
+    }
+    assert_eq!(world.read("home/.bashrc"), "# mine\nmore\nmore\n");
+    assert!(!world.path("home/x").exists());
+}
+
+#[test]
 fn a_mask_in_what_is_writable_cannot_be_moved_away() {
     let world = World::new(User::Ordinary);
     std::fs::create_dir_all(world.path("work/x/secret")).unwrap();

@@ -83,6 +83,7 @@ pub const ROWS: &[Row] = &[
     effect(row("fs.symlink_race", &["fs.symlink_race", "{work}/raced", "{out}/file"])),
     row("fs.hardlink", &["fs.hardlink", "{work}/hard", "{out}/file"]),
     gap(row("fs.hardlink_preexisting", &["fs.overwrite", "{work}/linked"])),
+    row("fs.pipe", &["fs.write_pipe", "{out}/pipe"]),
     row("fs.bashrc", &["fs.append", "{home}/.bashrc"]),
     row("fs.gitconfig", &["fs.append", "{home}/.gitconfig"]),
     row("fs.autostart", &["fs.mkdir", "{home}/.config"]),
@@ -130,7 +131,8 @@ pub const ROWS: &[Row] = &[
     terminal(row("tty.tiocsti", &["proc.tiocsti"])),
     terminal(row("tty.tiocsti_high", &["proc.tiocsti_high"])),
     terminal(row("tty.tioclinux", &["proc.tioclinux"])),
-    row("tty.other", &["proc.write_terminal", "{terminal}"]),
+    // It may have a terminal of the same name itself.
+    effect(row("tty.other", &["proc.write_terminal", "{terminal}"])),
     // The network.
     row("net.tcp", &["net.tcp", "{tcp}"]),
     row("net.tcp6", &["net.tcp", "{tcp6}"]),
