@@ -86,6 +86,33 @@ fn what_is_missing_is_found_by_trial_and_refused_before_the_start() {
     }
 }
 
+/// As in most containers: parts of `/proc` are covered, so a fresh one would show too much and is refused.
+#[test]
+fn a_masked_proc_is_found_and_refused() {
+    if !User::all().contains(&User::Root) {
+        eprintln!("NOT RUN: only root can cover a part of /proc");
+        return;
+    }
+    let world = World::new(User::Root);
+    let masked = |run: &str| {
+        let mut command = std::process::Command::new("unshare");
+        let script =
+            format!("mount -t tmpfs none /proc/irq && exec {} {run}", world.escapee().display());
+        command.args(["-m", "sh", "-c", &script]);
+        command
+    };
+    let plan = plan(&world, &world.policy(Level::Full));
+    // The harness's argument is the shell's own name here, and therefore repeated.
+    let caged = Caged::start_with(&world, &plan, &["touch", "ran"], masked("__sandbox-exec"));
+    let fault = caged.end().fault.expect("it ran");
+    assert_eq!((fault.layer, fault.errno), (Layer::Proc, libc::EPERM), "{fault}");
+    assert!(!world.path("work/ran").exists());
+    let output = masked("probe").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("proc: cannot mount a fresh /proc: Operation not permitted"), "{text}");
+    assert!(text.contains("mounts: works"), "{text}");
+}
+
 #[test]
 fn the_trial_finds_everything_where_everything_is() {
     let world = World::new(User::Ordinary);
