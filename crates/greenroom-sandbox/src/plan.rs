@@ -66,6 +66,13 @@ pub enum MakeWhat {
     File(Vec<u8>),
     /// Nothing: it must be there.
     Nothing,
+    /// Branches in this directory that exist only in the packed list: as files of their own, which can be protected.
+    LooseRefs {
+        /// `packed-refs`.
+        packed: PathBuf,
+        /// Full name of the directory with a slash: `refs/heads/greenroom/`.
+        prefix: String,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -251,6 +258,7 @@ fn put_steps(w: &mut Writer, steps: &Steps) {
                 w.u8(*byte);
             }),
             MakeWhat::Nothing => w.u8(2),
+            MakeWhat::LooseRefs { packed, prefix } => w.u8(3).text(packed).text(prefix),
         };
     });
     w.list(&steps.mounts, put_mount);
@@ -321,6 +329,10 @@ fn get_steps(r: &mut Reader<'_>) -> Result<Steps, WireError> {
             0 => MakeWhat::Dir,
             1 => MakeWhat::File(r.list(Reader::u8)?),
             2 => MakeWhat::Nothing,
+            3 => MakeWhat::LooseRefs {
+                packed: r.path()?,
+                prefix: r.text()?.to_string_lossy().into_owned(),
+            },
             other => return Err(WireError::Unknown(other.into())),
         };
         Ok(Make { path, what })

@@ -60,12 +60,18 @@ fn worktree(worktree: &Path, common: &Path, admin: &Path, refs: &Refs) -> Result
     let heads = join(&common.join("refs/heads"), &dir);
     let logs = join(&common.join("logs/refs/heads"), &dir);
     let objects = common.join("objects");
+    let mut make = [&heads, &logs, &objects.join("pack"), &objects.join("info")]
+        .map(|path| Make { path: path.clone(), what: MakeWhat::Dir })
+        .to_vec();
+    if except.is_some() {
+        let below = join(Path::new("refs/heads"), &dir).display().to_string();
+        let (packed, prefix) = (common.join("packed-refs"), format!("{below}/"));
+        make.push(Make { path: heads.clone(), what: MakeWhat::LooseRefs { packed, prefix } });
+    }
     let shared =
         except.into_iter().flat_map(|leaf| [(heads.clone(), leaf.clone()), (logs.clone(), leaf)]);
     Ok(Places {
-        make: [&heads, &logs, &objects.join("pack"), &objects.join("info")]
-            .map(|path| Make { path: path.clone(), what: MakeWhat::Dir })
-            .to_vec(),
+        make,
         protected: vec![
             Protected::required(worktree.join(".git")),
             Protected::required(admin.join("commondir")),

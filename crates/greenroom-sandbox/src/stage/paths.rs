@@ -4,6 +4,7 @@
 //! of these directories before, and a symlink at the right place would have us mount, make or grant something else.
 
 use std::ffi::OsStr;
+use std::io::{BufRead, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 
@@ -35,6 +36,10 @@ pub(super) fn kind(fd: BorrowedFd<'_>) -> Result<FileType, Errno> {
 /// Makes what is missing, on the host, as the user.
 pub(super) fn make(make: &Make) -> Result<(), Fault> {
     let path = &make.path;
+    if let MakeWhat::LooseRefs { packed, prefix } = &make.what {
+        return loose_refs(path, packed, prefix)
+            .failing(Layer::Paths, || format!("unpack the branches in {}", path.display()));
+    }
     match open(path) {
         Ok(_) => return Ok(()),
         Err(Errno::NOENT) if make.what != MakeWhat::Nothing => {}
@@ -43,11 +48,54 @@ pub(super) fn make(make: &Make) -> Result<(), Fault> {
         }
     }
     let made = match &make.what {
-        MakeWhat::Nothing => Ok(()),
+        MakeWhat::Nothing | MakeWhat::LooseRefs { .. } => Ok(()),
         MakeWhat::Dir => make_dirs(path).map(drop),
         MakeWhat::File(content) => make_file(path, content),
     };
     made.failing(Layer::Paths, || format!("make {}", path.display()))
+}
+
+/// Gives each branch below `dir` that only the packed list knows a file with the same content. Git reads the file first, so
+/// nothing changes; but without one, a session that may write the directory could make it, and so move the branch.
+fn loose_refs(dir: &Path, packed: &Path, prefix: &str) -> Result<(), Errno> {
+    let to_errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+    let list = match std::fs::File::open(packed) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        list => list.map_err(to_errno)?,
+    };
+    let mut made = 0;
+    let mut line = Vec::new();
+    let mut list = std::io::BufReader::new(list);
+    // A line is an id and a name; the limit is far above both.
+    while (&mut list).take(MAX_REF_LINE).read_until(b'\n', &mut line).map_err(to_errno)? > 0 {
+        if let Some((id, name)) = packed_ref(&line, prefix) {
+            made += 1;
+            if made > MAX_REFS {
+                return Err(Errno::TOOBIG);
+            }
+            let path = dir.join(name);
+            if !exists(&path) {
+                make_file(&path, format!("{id}\n").as_bytes())?;
+            }
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Longest line of `packed-refs` that is read as one.
+const MAX_REF_LINE: u64 = 8 * 1024;
+/// Most branches beside a session's own.
+const MAX_REFS: usize = 4096;
+
+/// Id and name below `prefix`, if the line is a ref there and its name is a plain path.
+fn packed_ref<'a>(line: &'a [u8], prefix: &str) -> Option<(&'a str, &'a str)> {
+    let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
+    let (id, name) = line.split_once(' ')?;
+    let name = name.strip_prefix(prefix)?;
+    let hex = id.len() >= 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let plain = |part: &str| !part.is_empty() && !part.starts_with('.');
+    (hex && name.split('/').all(plain)).then_some((id, name))
 }
 
 fn make_file(path: &Path, content: &[u8]) -> Result<(), Errno> {

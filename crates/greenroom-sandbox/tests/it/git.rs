@@ -224,6 +224,29 @@ fn the_repository_stays_as_it_is() {
     }
 }
 
+/// A branch that is only in the packed list has no file that could be pinned, so it gets one.
+#[test]
+fn packed_branches_beside_its_own_cannot_be_moved() {
+    for user in User::all() {
+        let repo = Repo::new(user, shared());
+        let main = repo.world.path("out/main");
+        git(&repo.world, &main, &["branch", "greenroom/deep/er"]);
+        git(&repo.world, &main, &["pack-refs", "--all"]);
+        let beside = ["for-each-ref", "refs/heads/greenroom/beside", "refs/heads/greenroom/deep"];
+        let before = git(&repo.world, &main, &beside);
+        assert!(!repo.git_dir().join("refs/heads/greenroom/beside").exists(), "it is packed");
+        let script = "echo 2 >> a; git commit -qam second
+            git update-ref refs/heads/greenroom/beside HEAD; git update-ref refs/heads/greenroom/deep/er HEAD
+            git rev-parse HEAD > $G/refs/heads/greenroom/beside; git branch -D greenroom/beside; git --no-pager log -1 --format=%s";
+        let script = script.replace("$G", repo.git_dir().to_str().unwrap());
+        let outcome = repo.sh(Level::Full, &script);
+        assert!(outcome.text.trim().ends_with("second"), "{outcome:?}");
+        assert_eq!(git(&repo.world, &main, &beside), before);
+        let own = git(&repo.world, &main, &["log", "-1", "--format=%s", "greenroom/feat"]);
+        assert_eq!(own, "second");
+    }
+}
+
 #[test]
 fn the_attacks_work_without_a_sandbox() {
     let mut works = 0;
