@@ -153,6 +153,7 @@ fn the_examples_of_the_page_run() {
         let info = team.done(&file);
         let dry = team.run(&["run", &file, "--dry-run"]);
         assert_eq!(dry.code, 0, "{dry:?}");
+        assert!(!dry.out.contains("would not start"), "{dry:?}");
         for phase in info["phases"].as_array().unwrap() {
             assert!(dry.out.contains(phase["name"].as_str().unwrap()), "{dry:?}");
         }
