@@ -25,6 +25,8 @@ const CALLS: &[(&str, &[&str])] = &[
     ("logs", &["logs"]),
     ("completions", &["completions", "bash"]),
     ("schema", &["schema"]),
+    ("worktree", &["worktree", "ls"]),
+    ("sandbox", &["sandbox", "doctor"]),
     ("shutdown", &["shutdown", "--grace", "100ms"]),
 ];
 const ELSEWHERE: &[(&str, &str)] =
