@@ -109,22 +109,19 @@ fn full(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault>
     let this = own_pidfd().failing(Layer::Processes, forking)?;
     let (status, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .failing(Layer::Processes, forking)?;
-    match sys::fork().failing(Layer::Processes, forking)? {
-        Some(first) => {
-            drop(tell);
-            follow(first, status)
-        }
-        None => {
-            let failed = match first(steps, image, control, &this, tell, listener) {
-                Ok(never) => match never {},
-                Err(fault) => fault,
-            };
-            give_up(control, failed)
-        }
-    }
+    let errno = sys::share_and_wait(
+        || {
+            let Err(fault) = first(steps, image, control, &this, tell, listener);
+            give_up(control, fault)
+        },
+        follow,
+        status,
+    );
+    Err(errno).failing(Layer::Processes, forking)
 }
 
-/// The stage, once it has nothing more to do: ends as the program ends.
+/// The stage, once it has nothing more to do: ends as the program ends. Its memory belongs to the first process now, so it makes
+/// system calls and nothing else.
 fn follow(first: i32, status: OwnedFd) -> ! {
     let status = keep_only(status);
     let mut word = [0; 4];

@@ -89,23 +89,43 @@ const CHILD_STACK_BYTES: usize = 512 * 1024;
 ///
 /// The caller must have one thread, and must not mind what `body` changes in memory.
 pub(crate) fn fork_to_exec<F: FnOnce()>(body: F) -> Result<i32, Errno> {
+    // Lives until the child has gone, which is when the call returns.
+    let mut stack = Vec::with_capacity(CHILD_STACK_BYTES);
+    clone_on(&mut stack, &mut Some(body), libc::CLONE_VFORK)
+}
+
+/// A child that shares this process's memory for good, while `parent` does nothing but wait for it. As `fork_to_exec`, but
+/// both go on: so `parent` must not allocate, nor touch what `body` uses, and it never returns.
+pub(crate) fn share_and_wait<F: FnOnce(), T>(body: F, parent: fn(i32, T) -> !, with: T) -> Errno {
+    // Never freed: this frame is never left while the child lives.
+    let mut stack = Vec::with_capacity(CHILD_STACK_BYTES);
+    let mut body = Some(body);
+    match clone_on(&mut stack, &mut body, 0) {
+        Ok(child) => parent(child, with),
+        Err(errno) => errno,
+    }
+}
+
+fn clone_on<F: FnOnce()>(
+    stack: &mut Vec<u8>,
+    body: &mut Option<F>,
+    more: i32,
+) -> Result<i32, Errno> {
     extern "C" fn run<F: FnOnce()>(body: *mut libc::c_void) -> libc::c_int {
-        // SAFETY: points to the `Option` below, whose owner sleeps; nobody else has it.
+        // SAFETY: the caller's `Option`, which lives on and which nobody else touches.
         let body = unsafe { (*body.cast::<Option<F>>()).take() };
         if let Some(body) = body {
             body();
         }
         exit(i32::from(u8::MAX))
     }
-    let mut body = Some(body);
-    let mut stack = Vec::<u8>::with_capacity(CHILD_STACK_BYTES);
     // Stacks grow downwards and are aligned to 16 bytes.
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let top = top.wrapping_sub(top.addr() % 16);
-    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the child runs on a stack of its own while this process, its only thread, sleeps until the child has exec'd or
-    // exited; stack and body live until then. fds, signals and credentials are the child's own copies.
-    check(unsafe { libc::clone(run::<F>, top.cast(), flags, (&raw mut body).cast()) }.into())
+    let flags = libc::CLONE_VM | libc::SIGCHLD | more;
+    // SAFETY: the child has a stack of its own, and fds, signals and credentials are its own copies. Both callers see to it
+    // that stack and body outlive it, and that nobody uses this memory beside it: the one sleeps, the other only waits.
+    check(unsafe { libc::clone(run::<F>, top.cast(), flags, (&raw mut *body).cast()) }.into())
         .map(|pid| pid as i32)
 }
 
