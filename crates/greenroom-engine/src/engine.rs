@@ -28,6 +28,10 @@ const MAILBOX: usize = 64;
 /// A stop does not wait longer for the disk: what is left stays in the rings.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 
+/// The end of a session is tried to be recorded for ever; whoever ends or removes it does not wait
+/// for a full disk longer than this.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
+
 /// A name is for people and for file-system-free listings.
 const NAME_MAX: usize = 64;
 
@@ -218,12 +222,11 @@ impl Engine {
         if handle.change().ended.is_none() {
             return Err(EngineError::StillRunning { id });
         }
-        handle.shared.settled().await;
+        let _ = tokio::time::timeout(SETTLE_PATIENCE, handle.shared.settled()).await;
         // Its actor ends with it; one that is already gone is fine.
         let _ = handle.ask(|reply| Msg::Close { reply }).await;
         handle.shared.closed();
-        self.sessions().remove(&id);
-        self.parts.store.remove(id).await?;
+        // The files first: on a full disk they are the room that forgetting the record needs.
         let dir = self.dir_of(id);
         let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir)).await;
         if let Ok(Err(source)) = removed
@@ -231,6 +234,8 @@ impl Engine {
         {
             return Err(EngineError::RemoveFiles { id, source });
         }
+        self.parts.store.remove(id).await?;
+        self.sessions().remove(&id);
         self.emit(id, Fact::Removed);
         Ok(())
     }
@@ -246,7 +251,7 @@ impl Engine {
                     if let Err(error) = handle.kill(ladder).await {
                         tracing::warn!(session = %handle.id(), %error, "ending a session");
                     }
-                    handle.shared.settled().await;
+                    let _ = tokio::time::timeout(SETTLE_PATIENCE, handle.shared.settled()).await;
                 })
             })
             .collect();

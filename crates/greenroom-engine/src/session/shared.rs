@@ -284,6 +284,9 @@ impl Shared {
         tokio::spawn(async move {
             source.journal.reader().flush(seq).await;
             while let Err(error) = self.save().await {
+                if self.change().closed {
+                    break; // removed meanwhile: there is nothing left to remember
+                }
                 tracing::warn!(session = %self.id, %error, "saving the end of a session");
                 tokio::time::sleep(SAVE_RETRY).await;
             }

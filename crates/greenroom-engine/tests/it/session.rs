@@ -369,6 +369,24 @@ fn sessions_are_found_by_id_name_and_prefix() {
 }
 
 #[test]
+fn sessions_end_and_can_be_removed_while_no_record_can_be_written() {
+    run(async {
+        let stage = Stage::new();
+        let session = stage.engine.create(spec("cat")).await.unwrap();
+        let id = session.id();
+        stage.store.full.store(true, std::sync::atomic::Ordering::Relaxed);
+        stage.engine.end_all(Ladder::default()).await;
+        assert!(session.change().ended.is_some());
+        stage.engine.remove(id).await.unwrap();
+        assert!(!stage.dir.path().join(id.to_string()).exists(), "its files make room");
+        // The disk has room again: what was removed does not come back.
+        stage.store.full.store(false, std::sync::atomic::Ordering::Relaxed);
+        tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+        assert!(!stage.store.records.lock().unwrap().contains_key(&id));
+    });
+}
+
+#[test]
 fn what_cannot_start_leaves_nothing() {
     run(async {
         let stage = Stage::new();

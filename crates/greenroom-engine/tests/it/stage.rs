@@ -25,7 +25,7 @@ pub struct Stage {
     pub processes: Arc<FakeProcesses>,
     pub store: Arc<FakeStore>,
     pub events: Arc<FakeEvents>,
-    dir: Arc<tempfile::TempDir>,
+    pub dir: Arc<tempfile::TempDir>,
     limits: Limits,
     threads: SessionThreads,
 }
@@ -235,6 +235,8 @@ impl Processes for FakeProcesses {
 pub struct FakeStore {
     next: Mutex<u64>,
     pub records: Mutex<HashMap<SessionId, SessionRecord>>,
+    /// Records are refused.
+    pub full: std::sync::atomic::AtomicBool,
 }
 
 impl Store for FakeStore {
@@ -246,6 +248,11 @@ impl Store for FakeStore {
     }
 
     fn save(&self, record: SessionRecord) -> Wait<'_, Result<(), StoreError>> {
+        if self.full.load(std::sync::atomic::Ordering::Relaxed) {
+            let source = "the disk is full".into();
+            let refused = StoreError { id: record.id, step: "save", source };
+            return Box::pin(async { Err(refused) });
+        }
         self.records.lock().unwrap().insert(record.id, record);
         Box::pin(async { Ok(()) })
     }
