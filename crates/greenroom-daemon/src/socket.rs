@@ -95,9 +95,11 @@ fn admit(host: &Arc<Host>, stream: UnixStream) {
             );
         }
     };
-    if let Some(why) = callers::refused(host, caller.pid) {
-        tracing::warn!(pid = caller.pid, why, "a connection was refused");
-        return refuse(host, &stream, FaultKind::PermissionDenied, why);
+    // It is told so to each of its requests: whoever knocks shall know that it was heard.
+    let caller = Caller { refused: callers::refused(host, caller.pid), ..caller };
+    if let Some(why) = caller.refused {
+        tracing::warn!(pid = caller.pid, why, "a caller gets no answers");
+        host.counters.refuse();
     }
     if host.counters.connections() >= CONNECTIONS_MAX {
         return refuse(host, &stream, FaultKind::Busy, "the host has too many connections");

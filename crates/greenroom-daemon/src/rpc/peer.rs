@@ -20,16 +20,18 @@ const SUBSCRIPTIONS_MAX: usize = 1024;
 pub struct Caller {
     pub pid: Option<u32>,
     pub scope: Scope,
+    /// Why it may do nothing at all.
+    pub refused: Option<&'static str>,
 }
 
 impl Caller {
     /// A process of our own user: it could do everything by itself anyway.
     pub fn of_our_user(pid: Option<u32>) -> Caller {
-        Caller { pid, scope: Scope::Admin }
+        Caller { pid, scope: Scope::Admin, refused: None }
     }
 
     pub fn may(&self, scope: Scope) -> bool {
-        self.scope >= scope
+        self.refused.is_none() && self.scope >= scope
     }
 }
 

@@ -66,6 +66,12 @@ pub fn admitted(call: &Call, method: &str) -> Result<Scope, Fault> {
         return Err(Fault::new(FaultKind::UnknownMethod, format!("unknown method: {method}"))
             .with("method", method));
     };
+    if let Some(why) = call.peer.caller.refused {
+        let message = format!("not allowed to call {method}: {why}");
+        return Err(Fault::new(FaultKind::PermissionDenied, message)
+            .with("method", method)
+            .with("reason", why));
+    }
     if !call.peer.caller.may(row.scope) {
         let needed = serde_json::to_value(row.scope).unwrap_or_default();
         return Err(Fault::new(

@@ -8,6 +8,7 @@ mod demo;
 mod json;
 mod lifecycle;
 mod mistakes;
+mod plugins;
 mod programs;
 mod record;
 mod run;

@@ -1,0 +1,239 @@
+//! Session plugins from the command line: the page about them, the lines of the documents they come from, and what is told.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::{BIN, Home};
+
+fn repository(home: &Home) -> PathBuf {
+    let dir = home.path().join("repo");
+    std::fs::create_dir(&dir).unwrap();
+    let script = "git init -q -b main && echo a > a && git add a && \
+                  git -c user.name=t -c user.email=t@t commit -qm one";
+    let made = home
+        .command(&[])
+        .get_envs()
+        .map(|(k, v)| (k.to_owned(), v.map(ToOwned::to_owned)))
+        .collect::<Vec<_>>();
+    let mut sh = Command::new("sh");
+    sh.args(["-c", script]).current_dir(&dir).env_clear();
+    for (name, value) in made {
+        if let Some(value) = value {
+            sh.env(name, value);
+        }
+    }
+    assert!(sh.status().unwrap().success());
+    dir
+}
+
+/// The binary, run in this directory.
+fn run_in(home: &Home, dir: &Path, args: &[&str]) -> (i32, String, String) {
+    let output = home.command(args).current_dir(dir).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+/// The blocks of a page that begin with `sh`.
+fn blocks(page: &str) -> Vec<String> {
+    page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_examples_of_the_page_work() {
+    let home = Home::new();
+    let repo = repository(&home);
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/session-plugins.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks = blocks(&page);
+    assert!(blocks.len() >= 7, "{}", blocks.len());
+    for block in blocks {
+        // A slug is free again when its session has been cleaned up; the next block must not race it.
+        let script = format!(
+            "set -e\n{block}\ncd {}\nfor s in $(greenroom ls --json | grep -o '\"id\":\"s[0-9]*\"' | grep -o 's[0-9]*'); do \
+             greenroom wait $s --until exit > /dev/null; greenroom rm $s > /dev/null; done",
+            repo.display()
+        );
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &script]).current_dir(&repo).env_clear();
+        for (name, value) in home.command(&[]).get_envs() {
+            sh.env(name, value.unwrap());
+        }
+        let output = sh.output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{block}\n{err}");
+    }
+}
+
+/// `greenroom` for `niia`, one line after the other: each starts a session and ends with it.
+#[test]
+fn the_lines_of_the_seed_work() {
+    let full = {
+        let home = Home::new();
+        home.json(&["sandbox", "doctor", "--json"])["full"] == true
+    };
+    for line in [
+        "serve --worktree feat-auth",
+        "serve --sandbox",
+        "serve --worktree feat-x --sandbox",
+        "serve --worktree feat-x --scratchpad",
+        "serve --env ANTHROPIC_API_KEY=sk-... --env HTTPS_PROXY=http://...",
+        "serve --timeout 3600",
+    ] {
+        if line.contains("--sandbox") && !full {
+            eprintln!("NOT RUN: {line}: level full cannot be enforced here");
+            continue;
+        }
+        let home = Home::new();
+        let repo = repository(&home);
+        let args: Vec<&str> = line.split(' ').collect();
+        let mut serve = home.command(&args);
+        serve.current_dir(&repo).stdout(Stdio::piped());
+        let mut serve = serve.spawn().unwrap();
+        let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
+        let first = lines.next().unwrap_or_else(|| panic!("{line} says nothing")).unwrap();
+        assert!(first.starts_with("listening on "), "{line}: {first}");
+        assert!(lines.next().unwrap().unwrap().starts_with("s1 runs"), "{line}");
+        home.ok(&["send", "--no-start", "s1", "exit 0", "--enter"]);
+        assert!(serve.wait().unwrap().success(), "{line}");
+        assert_eq!(home.run(&["ls", "--no-start"]).code, 7, "{line}: the host ended with it");
+        let left =
+            Command::new("git").args(["worktree", "list"]).current_dir(&repo).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&left.stdout).lines().count(), 1, "{line}: cleaned up");
+    }
+}
+
+#[test]
+fn what_is_kept_is_told() {
+    let home = Home::new();
+    let repo = repository(&home);
+    let (code, id, err) = run_in(
+        &home,
+        &repo,
+        &["new", "--worktree", "feat-x", "--", "sh", "-c", "echo work > new; echo up; cat"],
+    );
+    assert_eq!(code, 0, "{err}");
+    let id = id.trim();
+    home.wait_text(id, "up");
+    let listed = home.ok(&["worktree", "ls"]);
+    assert!(listed.contains("greenroom/feat-x") && listed.contains(id), "{listed}");
+    let said = home.run(&["kill", id]);
+    assert!(said.err.contains("kept worktree") && said.err.contains("untracked: new"), "{said:?}");
+    let info = home.ok(&["info", id]);
+    assert!(info.contains("plugins") && info.contains("kept worktree"), "{info}");
+    let clean = home.ok(&["worktree", "clean"]);
+    assert!(clean.starts_with("kept feat-x ("), "{clean}");
+    let entry = &home.json(&["worktree", "ls", "--json"])["worktrees"][0];
+    std::fs::remove_file(Path::new(entry["path"].as_str().unwrap()).join("new")).unwrap();
+    assert!(home.ok(&["worktree", "clean", "--dry-run"]).starts_with("would remove feat-x ("));
+    assert!(home.ok(&["worktree", "clean"]).starts_with("removed feat-x ("));
+    assert_eq!(home.json(&["worktree", "ls", "--json"])["worktrees"], serde_json::json!([]));
+}
+
+/// The first lock is taken off: the socket is in sight and unix sockets are allowed. The second holds.
+#[test]
+fn a_caller_from_inside_gets_no_answer() {
+    let home = Home::new();
+    let work = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(work.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
+    let socket = work.path().join("x.sock");
+    let config = format!("[sandbox]\nshow = [\"{}\"]\n", socket.display());
+    std::fs::write(home.path().join("config.toml"), config).unwrap();
+    let mut serve = home.command(&["serve", "--socket", socket.to_str().unwrap()]);
+    let mut serve = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = home.command(args);
+        command.current_dir(work.path()).env("GREENROOM_SOCKET", &socket).output().unwrap()
+    };
+    let found = run(&["sandbox", "doctor", "--json"]);
+    if found.status.success() {
+        // The way to the usual one may lead through the host's /tmp, which is not seen inside.
+        let inside = work.path().join("greenroom");
+        if std::fs::hard_link(BIN, &inside).is_err() {
+            std::fs::copy(BIN, &inside).unwrap();
+        }
+        let script = format!(
+            "GREENROOM_SOCKET={0} ./greenroom ls --no-start; echo code $?; \
+             GREENROOM_SOCKET={0} ./greenroom new --no-start -- true; echo code $?; cat",
+            socket.display()
+        );
+        let made = run(&[
+            "new",
+            "--sandbox",
+            "--sandbox-allow",
+            "unix",
+            "--size",
+            "200x24",
+            "--",
+            "sh",
+            "-c",
+            &script,
+        ]);
+        assert!(made.status.success(), "{made:?}");
+        let waited = run(&["wait", "s1", "--until", "text=code [0-9]+(.|\\n)*code [0-9]+"]);
+        let screen = String::from_utf8_lossy(&run(&["read", "s1"]).stdout).into_owned();
+        assert!(waited.status.success(), "{screen}");
+        assert_eq!(screen.matches("code 5").count(), 2, "{screen}");
+        assert!(screen.contains("callers inside a confined session are not served"), "{screen}");
+        // Whoever is not inside is served meanwhile.
+        let listed = String::from_utf8_lossy(&run(&["ls", "--json"]).stdout).into_owned();
+        assert!(listed.contains("\"s1\"") && !listed.contains("\"s2\""), "{listed}");
+    } else {
+        eprintln!("NOT RUN: {found:?}");
+    }
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&serve),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    assert!(serve.wait().unwrap().success());
+}
+
+#[test]
+fn a_refusal_has_a_hint_and_a_code() {
+    let home = Home::new();
+    let said = home.run(&["new", "--worktree", "x", "--", "true"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("worktree: ") && said.err.contains("hint: "), "{said:?}");
+    assert_eq!(said.out, "");
+    for usage in [
+        &["new", "--base", "main"][..],
+        &["new", "--allow-host", "a.example"],
+        &["new", "--sandbox=none"],
+        &["new", "--timeout", "soon"],
+    ] {
+        let said = home.run(usage);
+        assert_eq!(said.code, 2, "{usage:?}: {said:?}");
+    }
+    let said = home.run(&["new", "--sandbox", "--allow-host", "10.0.0.1", "--", "true"]);
+    assert!(said.err.contains("cannot allow the host"), "{said:?}");
+}
+
+#[test]
+fn a_dry_run_shows_who_changed_what() {
+    let home = Home::new();
+    let repo = repository(&home);
+    let args = [
+        "new",
+        "--worktree",
+        "x",
+        "--env",
+        "K=sk-secret-123",
+        "--timeout",
+        "90m",
+        "--dry-run",
+        "--",
+        "make",
+    ];
+    let (code, out, err) = run_in(&home, &repo, &args);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("would start make\n"), "{out}");
+    for part in ["worktree ", "env: + K=(hidden)", "timeout: 5400 s"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(!out.contains("sk-secret-123"), "{out}");
+    assert_eq!(home.ok(&["ls", "--json"]), r#"{"sessions":[]}"#);
+}
