@@ -283,10 +283,10 @@ impl Shared {
         self.emit(Fact::Exited { status, seq });
         tokio::spawn(async move {
             source.journal.reader().flush(seq).await;
-            while let Err(error) = self.save().await {
-                if self.change().closed {
-                    break; // removed meanwhile: there is nothing left to remember
-                }
+            // One that was removed meanwhile must not come back.
+            while !self.change().closed
+                && let Err(error) = self.save().await
+            {
                 tracing::warn!(session = %self.id, %error, "saving the end of a session");
                 tokio::time::sleep(SAVE_RETRY).await;
             }
