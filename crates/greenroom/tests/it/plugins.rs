@@ -1,4 +1,5 @@
 //! Session plugins from the command line: the page about them, the lines of the documents they come from, and what is told.
+#![expect(clippy::print_stderr, reason = "what was not run is said")]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
