@@ -50,7 +50,7 @@ fn usage_errors_are_exit_code_2() {
     let home = Home::new();
     for args in [
         &["frobnicate"][..],
-        &["new", "--worktree", "x"],
+        &["new", "--worktree"],
         &["new", "--sandbox"],
         &["new", "--size", "0x0"],
         &["new", "--env", "novalue"],
