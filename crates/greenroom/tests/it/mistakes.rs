@@ -51,7 +51,7 @@ fn usage_errors_are_exit_code_2() {
     for args in [
         &["frobnicate"][..],
         &["new", "--worktree"],
-        &["new", "--sandbox"],
+        &["new", "--sandbox=weak"],
         &["new", "--size", "0x0"],
         &["new", "--env", "novalue"],
         &["wait", "s1"],
