@@ -169,9 +169,8 @@ fn a_client_that_asked_for_much_is_heard_again_once_it_has_read_it() {
     let line = format!("{}\n", json!({"jsonrpc": "2.0", "id": 0, "method": "server.schema"}));
     // More than the socket and the host's queue hold, in one write.
     let asked = 100;
-    let burst: String = (0..asked)
-        .map(|id| line.replace("\"id\":0", &format!("\"id\":\"q{id}\"")))
-        .collect();
+    let burst: String =
+        (0..asked).map(|id| line.replace("\"id\":0", &format!("\"id\":\"q{id}\""))).collect();
     client.line(burst.trim_end());
     let mut other = host.client();
     let deadline = std::time::Instant::now() + crate::client::PATIENCE;

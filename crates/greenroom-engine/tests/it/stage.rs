@@ -28,6 +28,7 @@ pub struct Stage {
     pub dir: Arc<tempfile::TempDir>,
     limits: Limits,
     threads: SessionThreads,
+    spiller: Spiller,
 }
 
 impl Stage {
@@ -48,6 +49,7 @@ impl Stage {
         limits: Limits,
     ) -> Stage {
         let threads = SessionThreads::start(2).unwrap();
+        let spiller = Spiller::start(Budget::default()).unwrap();
         let engine = Engine::new(EngineParts {
             threads: threads.threads(),
             processes: processes.clone(),
@@ -55,11 +57,11 @@ impl Stage {
             events: events.clone(),
             dir: dir.path().to_owned(),
             limits,
-            spiller: Spiller::start(Budget::default()).unwrap(),
+            spiller: spiller.clone(),
             max_running: 1000,
         });
         *processes.engine.lock().unwrap() = Some(engine.clone());
-        Stage { engine, processes, store, events, dir, limits, threads }
+        Stage { engine, processes, store, events, dir, limits, threads, spiller }
     }
 
     pub async fn sh(&self, script: &str) -> SessionHandle {
@@ -69,6 +71,9 @@ impl Stage {
     /// This daemon dies, with all tasks of its sessions; another takes over.
     pub fn next_daemon(self) -> Stage {
         drop(self.threads);
+        // A process takes its helper thread along when it dies; here it must come to rest, or two
+        // daemons would write the same files. `journal_kill` has the real thing.
+        assert!(self.spiller.flush_all(std::time::Duration::from_secs(10)), "the helper rests");
         let known = {
             let records = self.store.records.lock().unwrap();
             records

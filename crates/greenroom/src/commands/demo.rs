@@ -151,13 +151,8 @@ async fn kill_daemon(host: &Host, before: &StatsResult, tale: &mut Tale) -> Resu
 }
 
 async fn go_on(host: &Host, session: &str, agent: u32, tale: &mut Tale) -> Result<(), Failure> {
-    let info: SessionInfo = host
-        .call(
-            "session.info",
-            &InfoParams::of(session),
-            "describe the session",
-        )
-        .await?;
+    let info: SessionInfo =
+        host.call("session.info", &InfoParams::of(session), "describe the session").await?;
     check(info.pid == Some(agent) && alive(agent), || {
         format!("the agent is another process: {:?}", info.pid)
     })?;
