@@ -36,7 +36,7 @@ pub struct Plan {
 impl Plan {
     pub const FULL: Plan = Plan {
         rounds: 5,
-        drain_bytes: 32_000_000,
+        drain_bytes: 128_000_000,
         keys: 2000,
         creates: 40,
         held: 100,
