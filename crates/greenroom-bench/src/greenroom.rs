@@ -62,8 +62,11 @@ impl Greenroom {
 
     /// A session of 80 × 24. Answers its id.
     fn session(&mut self, argv: &[String]) -> Result<String> {
-        let params = json!({"command": argv, "size": "80x24"});
-        Ok(self.connection.call::<CreateResult>("session.create", &params)?.session)
+        self.session_of(&json!({"command": argv, "size": "80x24"}))
+    }
+
+    fn session_of(&mut self, params: &Value) -> Result<String> {
+        Ok(self.connection.call::<CreateResult>("session.create", params)?.session)
     }
 
     fn ready_session(&mut self, argv: &[String]) -> Result<String> {
@@ -130,21 +133,41 @@ impl Greenroom {
     /// Starts sessions that stay; the time of each until its first byte was pushed.
     pub fn hold_timed(&mut self, count: usize) -> Result<Vec<Duration>> {
         let mut times = Vec::with_capacity(count);
-        let argv = self.programs.hello();
+        let params = json!({"command": self.programs.hello(), "size": "80x24"});
         for _ in 0..count {
-            let (time, session) = self.create_timed(&argv)?;
+            let (time, session) = self.create_timed(&params)?;
             times.push(time);
             self.held.push(session);
         }
         Ok(times)
     }
 
+    /// Starts sessions without and with a sandbox in turn; the time of each until its first byte was pushed.
+    pub fn create_confined(&mut self, count: usize) -> Result<(Vec<Duration>, Vec<Duration>)> {
+        let place = tempfile::tempdir().context("cannot make a directory to work in")?;
+        // A program every sandbox can see, wherever this one was built.
+        let script = format!("echo {}; read line", READY.trim_end());
+        let open =
+            json!({"command": ["/bin/sh", "-c", script], "cwd": place.path(), "size": "80x24"});
+        let mut confined = open.clone();
+        confined["sandbox"] = json!("full");
+        let mut times = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for _ in 0..count {
+            for (params, times) in [(&open, &mut times.0), (&confined, &mut times.1)] {
+                let (time, session) = self.create_timed(params)?;
+                times.push(time);
+                self.close(&session)?;
+            }
+        }
+        Ok(times)
+    }
+
     /// Starts a program and waits until its first byte is pushed here, all on one connection. A push that does
     /// not come in time is a slow sample, not a lost one: the output itself must be there.
-    fn create_timed(&mut self, argv: &[String]) -> Result<(Duration, String)> {
+    fn create_timed(&mut self, params: &Value) -> Result<(Duration, String)> {
         self.connection.forget_pushes();
         let start = Instant::now();
-        let session = self.session(argv)?;
+        let session = self.session_of(params)?;
         let params = json!({"session": session, "since": 0, "format": "text"});
         let followed: Value = self.connection.call("session.subscribe", &params)?;
         let mut pushed = false;
@@ -265,10 +288,10 @@ impl Contender for Greenroom {
     }
 
     fn create(&mut self, count: usize) -> Result<Vec<Duration>> {
-        let argv = self.programs.hello();
+        let params = json!({"command": self.programs.hello(), "size": "80x24"});
         let mut times = Vec::with_capacity(count);
         for _ in 0..count {
-            let (time, session) = self.create_timed(&argv)?;
+            let (time, session) = self.create_timed(&params)?;
             times.push(time);
             self.close(&session)?;
         }

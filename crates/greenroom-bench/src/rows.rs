@@ -94,6 +94,7 @@ pub const GROUPS: &[(&str, Rows)] = &[
     ("raw", raw),
     ("echo", echo),
     ("create", create),
+    ("sandbox", sandbox),
     ("floods", floods),
     ("snapshots", snapshots),
     ("pushed", pushed),
@@ -246,6 +247,21 @@ fn create(lab: &mut Lab) -> Vec<Row> {
     let rounds =
         lab.rounds(|contender, plan| Ok(millis(point(&contender.create(plan.creates)?, 50)?)));
     vec![judge(targets::CREATE, &rounds)]
+}
+
+/// Median start of a session at level full minus that of one without a sandbox, interleaved.
+fn sandbox(lab: &mut Lab) -> Vec<Row> {
+    let plan = lab.plan;
+    let mut measure = || -> Result<Vec<Round>> {
+        (0..plan.rounds)
+            .map(|_| {
+                let (open, confined) = lab.greenroom.create_confined(plan.creates)?;
+                let added = millis(point(&confined, 50)?) - millis(point(&open, 50)?);
+                Ok(Round { bare: None, tmux: None, greenroom: added })
+            })
+            .collect()
+    };
+    vec![judge(targets::SANDBOXED, &measure())]
 }
 
 fn snapshots(lab: &mut Lab) -> Vec<Row> {
