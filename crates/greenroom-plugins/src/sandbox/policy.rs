@@ -92,7 +92,10 @@ fn git(policy: &mut Policy, spec: &SessionSpec, cwd: &Path) -> Result<(), Refusa
     let dot_git = cwd.join(".git");
     match dot_git.symlink_metadata() {
         Ok(meta) if meta.is_dir() => {
-            let modules = subdirectories(&dot_git.join("modules"));
+            let modules = greenroom_sandbox::modules::of(&dot_git).ok_or_else(|| {
+                Refusal::new(format!("{} has too many submodules to protect", cwd.display()))
+                    .hint("use --worktree: its git data is protected as a whole")
+            })?;
             policy.git = Some(GitRules::Checkout { git_dir: dot_git, modules });
         }
         // Somebody else's worktree, or a submodule: it stays what it points to, and cannot be committed to.
@@ -100,15 +103,6 @@ fn git(policy: &mut Policy, spec: &SessionSpec, cwd: &Path) -> Result<(), Refusa
         Err(_) => {}
     }
     Ok(())
-}
-
-/// More submodules than this are not protected one by one; the session is then not started.
-const MODULES_MAX: usize = 4096;
-
-fn subdirectories(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let dirs = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    dirs.take(MODULES_MAX).map(|entry| entry.path()).collect()
 }
 
 fn network(

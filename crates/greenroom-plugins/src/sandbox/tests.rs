@@ -105,6 +105,21 @@ fn the_configuration_hides_and_shows() {
     assert!(hidden.contains(&stage.at("state")), "ours cannot be shown");
 }
 
+#[test]
+fn submodules_are_found_below_names_with_slashes() {
+    let stage = Stage::new(SandboxConfig::default(), able());
+    let module = stage.at("work/.git/modules/libs/deep");
+    std::fs::create_dir_all(&module).unwrap();
+    for file in ["HEAD", "config"] {
+        std::fs::write(module.join(file), "").unwrap();
+    }
+    let policy = stage.plugin.plan(&stage.spec(SandboxAsk::default())).unwrap().plan.policy;
+    let Some(greenroom_sandbox::policy::GitRules::Checkout { modules, .. }) = policy.git else {
+        panic!("a checkout: {:?}", policy.git)
+    };
+    assert_eq!(modules, [module]);
+}
+
 #[tokio::test]
 async fn refusals_name_the_cause_and_the_fix() {
     let stage = Stage::new(SandboxConfig::default(), able());
