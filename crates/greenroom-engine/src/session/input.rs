@@ -25,7 +25,15 @@ pub(crate) struct Input {
     queue: Arc<Mutex<Queue>>,
     /// Wakes the actor: there is something to flush.
     pub wanted: Arc<Notify>,
-    flushed: Arc<watch::Sender<u64>>,
+    flushed: Arc<watch::Sender<Flushed>>,
+}
+
+/// How far the kernel has taken what was typed.
+#[derive(Default)]
+struct Flushed {
+    upto: u64,
+    /// It will take no more.
+    closed: bool,
 }
 
 struct Queue {
@@ -54,7 +62,7 @@ impl Input {
                 accepted: 0,
             })),
             wanted: Arc::new(Notify::new()),
-            flushed: Arc::new(watch::Sender::new(0)),
+            flushed: Arc::new(watch::Sender::default()),
         }
     }
 
@@ -69,7 +77,7 @@ impl Input {
         let mut taken = 0;
         if queue.waiting.is_empty() {
             taken = write_some(&master, bytes).map_err(InputError::Write)?;
-            self.flushed.send_modify(|flushed| *flushed += taken as u64);
+            self.flushed.send_modify(|flushed| flushed.upto += taken as u64);
         }
         queue.accepted += bytes.len() as u64;
         if taken < bytes.len() {
@@ -91,7 +99,9 @@ impl Input {
     /// the terminal closed first.
     pub async fn reached(&self, position: u64) -> bool {
         let mut flushed = self.flushed.subscribe();
-        flushed.wait_for(|done| *done >= position).await.is_ok_and(|done| *done != u64::MAX)
+        // What was typed may be what ended the program: it was taken all the same.
+        let over = flushed.wait_for(|done| done.upto >= position || done.closed).await;
+        over.is_ok_and(|done| done.upto >= position)
     }
 
     pub fn has_waiting(&self) -> bool {
@@ -112,7 +122,7 @@ impl Input {
                 }
                 Ok(taken) => {
                     queue.waiting.drain(..taken);
-                    self.flushed.send_modify(|flushed| *flushed += taken as u64);
+                    self.flushed.send_modify(|flushed| flushed.upto += taken as u64);
                 }
                 Err(_) => {
                     queue.waiting.clear();
@@ -127,7 +137,7 @@ impl Input {
         let mut queue = self.queue();
         queue.master = None;
         queue.waiting.clear();
-        self.flushed.send_replace(u64::MAX);
+        self.flushed.send_modify(|flushed| flushed.closed = true);
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -147,5 +157,25 @@ fn write_some(master: &Master, bytes: &[u8]) -> io::Result<usize> {
             Err(rustix::io::Errno::AGAIN) => return Ok(0),
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pty::{OpenptFlags, openpt, unlockpt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_ended_the_program_was_typed() {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        unlockpt(&master).unwrap();
+        rustix::io::ioctl_fionbio(&master, true).unwrap();
+        let input = Input::new(crate::session::terminal::watch(master).unwrap());
+        let position = input.write(b"exit\r").unwrap();
+        input.close();
+        assert!(input.reached(position).await, "it was taken before the end");
+        assert!(!input.reached(position + 1).await, "more was not");
+        assert!(matches!(input.write(b"x"), Err(InputError::Closed)));
     }
 }
