@@ -23,6 +23,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use greenroom_sandbox::search::candidates;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
@@ -77,20 +78,6 @@ impl Image {
 
 fn c_strings(items: impl Iterator<Item = Vec<u8>>) -> Option<Vec<CString>> {
     items.map(|item| CString::new(item).ok()).collect()
-}
-
-/// What execvp would try. An empty PATH element is the working directory; no PATH at all is the system's default one.
-fn candidates(program: &[u8], path: Option<&[u8]>) -> Vec<Vec<u8>> {
-    if program.contains(&b'/') {
-        return vec![program.to_vec()];
-    }
-    path.unwrap_or(b"/bin:/usr/bin")
-        .split(|byte| *byte == b':')
-        .map(|dir| match dir {
-            b"" => [b"./", program].concat(),
-            dir => [dir, b"/", program].concat(),
-        })
-        .collect()
 }
 
 /// Where stdin, stdout and stderr of the child go.

@@ -27,6 +27,7 @@ pub mod modules;
 pub mod plan;
 pub mod policy;
 pub mod probe;
+pub mod search;
 pub mod seatbelt;
 #[cfg(target_os = "linux")]
 pub mod stage;

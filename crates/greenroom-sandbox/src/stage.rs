@@ -31,6 +31,7 @@ use crate::control::{Fault, Report};
 use crate::layer::Layer;
 use crate::plan::{Payload, Steps, unseal};
 use crate::policy::Level;
+use crate::search::candidates;
 use terminal::Terminal;
 
 /// Number of the plan's fd in a stage.
@@ -305,18 +306,4 @@ impl Image {
         };
         made().ok_or_else(|| Fault::new(Layer::Plan, "read its program", libc::EINVAL))
     }
-}
-
-/// What execvp would try. An empty element is the working directory; no PATH at all is the system's default one.
-fn candidates(program: &[u8], path: Option<&[u8]>) -> Vec<Vec<u8>> {
-    if program.contains(&b'/') {
-        return vec![program.to_vec()];
-    }
-    path.unwrap_or(b"/bin:/usr/bin")
-        .split(|byte| *byte == b':')
-        .map(|dir| match dir {
-            b"" => [b"./", program].concat(),
-            dir => [dir, b"/", program].concat(),
-        })
-        .collect()
 }
