@@ -333,7 +333,7 @@ impl Seeking<'_> {
         let ms = |ns: u64| ns.saturating_sub(start) / 1_000_000;
         let frame = std::sync::Arc::new(self.screen.frame());
         // Painted from filtered bytes; the picture passes the same gate once more.
-        let frame = Egress::new().pass(Sink::Api, Raw::new(frame));
+        let frame = Egress::new().pass(Sink::Snapshot, Raw::new(frame));
         ReplayResult {
             snapshot: convert::screen::snapshot(&frame, self.seq, self.params.format, None),
             at_ms: ms(self.at_ns),

@@ -56,7 +56,7 @@ impl Actor {
                 } else {
                     paint::letterbox(&self.view.frame(), window)
                 };
-                let bytes = self.shared.egress.pass(Sink::Attach, Raw::new(picture));
+                let bytes = self.shared.egress.pass(Sink::AttachLocal, Raw::new(picture));
                 let subscriber = &mut self.subscribers[index];
                 subscriber.painted = window != session_size;
                 subscriber.stale = false;
@@ -136,8 +136,8 @@ pub(super) fn offer(
         if second.is_empty() { first.into() } else { [first, second].concat().into() };
     for subscriber in subscribers.iter_mut().filter(|subscriber| !subscriber.painted) {
         let sink = match subscriber.following {
-            Following::Viewer { .. } => Sink::Attach,
-            Following::Stream => Sink::Api,
+            Following::Viewer { .. } => Sink::AttachLocal,
+            Following::Stream => Sink::Stream,
         };
         let bytes = shared.egress.pass(sink, Raw::new(bytes.clone()));
         subscriber.push(seq, Push::Output { seq, bytes });

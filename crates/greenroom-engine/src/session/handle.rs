@@ -115,7 +115,7 @@ impl SessionHandle {
     /// The screen now; never half of a synchronized update.
     pub async fn frame(&self) -> Result<(Filtered<Arc<Frame>>, Seq), EngineError> {
         let (frame, seq) = self.ask(|reply| Msg::Frame { reply }).await?;
-        Ok((self.egress().pass(Sink::Api, Raw::new(frame)), seq))
+        Ok((self.egress().pass(Sink::Snapshot, Raw::new(frame)), seq))
     }
 
     /// Snapshot and subscription in one act: what comes through the
@@ -178,7 +178,7 @@ impl SessionHandle {
                     ControlFlow::Continue(())
                 }
             })?;
-            let bytes = egress.pass(Sink::Api, Raw::new(page));
+            let bytes = egress.pass(Sink::Transcript, Raw::new(page));
             Ok(Page { from, next, tail, dropped, bytes })
         })
         .await
@@ -196,7 +196,7 @@ impl SessionHandle {
         blocking(move || {
             let (screen, _) = rebuild::history(&reader, size, SCROLLBACK_LINES)?;
             let rows = screen.history(from, count);
-            Ok((egress.pass(Sink::Api, Raw::new(rows)), screen.history_len()))
+            Ok((egress.pass(Sink::Transcript, Raw::new(rows)), screen.history_len()))
         })
         .await
     }

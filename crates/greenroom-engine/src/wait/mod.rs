@@ -109,10 +109,10 @@ impl SessionHandle {
             if let Some(outcome) = wait.matcher.matches(&evidence) {
                 let out = self.egress();
                 return Ok(Matched {
-                    outcome: out.pass(Sink::Api, Raw::new(outcome)),
+                    outcome: out.pass(Sink::Transcript, Raw::new(outcome)),
                     seq,
                     elapsed: started.elapsed(),
-                    transcript_tail: out.pass(Sink::Api, Raw::new(tail(&transcript.text))),
+                    transcript_tail: out.pass(Sink::Transcript, Raw::new(tail(&transcript.text))),
                     frame,
                 });
             }
@@ -129,8 +129,8 @@ impl SessionHandle {
                 return Err(WaitError::Timeout(Box::new(Evidenced {
                     timeout: wait.timeout,
                     seq,
-                    nearest: nearest.map(|line| out.pass(Sink::Api, Raw::new(line))),
-                    last_text: out.pass(Sink::Api, Raw::new(screen)),
+                    nearest: nearest.map(|line| out.pass(Sink::Transcript, Raw::new(line))),
+                    last_text: out.pass(Sink::Transcript, Raw::new(screen)),
                 })));
             }
             let mut recheck = wait

@@ -8,7 +8,11 @@
 //! The filter is a pass-through: no rules exist yet. What is deliberately
 //! absent is any other way to make a `Filtered`.
 
+mod filter;
+
 use std::fmt;
+
+pub use filter::{Line, LineFilter, Unit, Verdict};
 
 /// Text or bytes of a session as the program printed them.
 #[derive(Clone)]
@@ -41,16 +45,53 @@ impl<T> Filtered<T> {
 }
 
 /// Who will read what is let out; decides which filters apply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sink {
-    /// The local human's own attach stream.
-    Attach,
-    /// Answers and pushes of the client API.
-    Api,
-    /// Titles, notifications and other facts in the event log.
-    Event,
+    /// The attach stream of the human at this machine; raw unless the configuration says otherwise.
+    AttachLocal,
+    /// An attach stream that leaves the machine or goes to a browser.
+    AttachRemote,
+    /// Output pushed to a subscriber of the client API.
+    Stream,
+    /// Pages of output, scrollback, and what a wait saw in them.
+    Transcript,
     /// Recordings and exports.
     Recording,
+    /// Screens, and what a wait saw on them.
+    Snapshot,
+    /// Titles, notifications and other facts in the event log; hook payloads and alerts.
+    Event,
+    /// The host's own logs and error texts.
+    Log,
+}
+
+impl Sink {
+    /// Every sink there is.
+    pub const ALL: [Sink; 8] = [
+        Sink::AttachLocal,
+        Sink::AttachRemote,
+        Sink::Stream,
+        Sink::Transcript,
+        Sink::Recording,
+        Sink::Snapshot,
+        Sink::Event,
+        Sink::Log,
+    ];
+
+    /// Its name in configuration and manifests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Sink::AttachLocal => "attach.local",
+            Sink::AttachRemote => "attach.remote",
+            Sink::Stream => "stream",
+            Sink::Transcript => "transcript",
+            Sink::Recording => "recording",
+            Sink::Snapshot => "snapshot",
+            Sink::Event => "event",
+            Sink::Log => "log",
+        }
+    }
 }
 
 /// The filters of one session.
@@ -79,6 +120,6 @@ mod tests {
     fn raw_hides_its_content_and_passes_unchanged() {
         let raw = Raw::new("token".to_owned());
         assert_eq!(format!("{raw:?}"), "Raw(hidden)");
-        assert_eq!(Egress::new().pass(Sink::Api, raw).into_inner(), "token");
+        assert_eq!(Egress::new().pass(Sink::Transcript, raw).into_inner(), "token");
     }
 }

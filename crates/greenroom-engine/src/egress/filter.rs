@@ -1,0 +1,51 @@
+//! The role of a filter from outside (L3): lines in, one verdict for each out.
+//!
+//! The engine defines the role; whoever hosts plugins plays it. Lines come after the built-in rules: a filter sees
+//! masks where those hid something, and cannot bring back what they took. Deliberately absent: order of plugins,
+//! deadlines, failure policy. The one who answers applies them and always answers.
+
+use crate::egress::Sink;
+use crate::id::{Seq, SessionId};
+use crate::process::Wait;
+
+/// Decides about lines of a session before a governed sink shows them.
+pub trait LineFilter: Send + Sync {
+    /// Whether `sink` may show only what was answered. Asked once per reader, not per line.
+    fn governs(&self, sink: Sink) -> bool;
+
+    /// One verdict per line, in order. A missing verdict counts as [`Verdict::Mask`], so that a short answer cannot
+    /// let anything out. Several calls may be under way at once; their lines are in order within a call.
+    fn filter<'a>(&'a self, session: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>>;
+}
+
+/// What a filter is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Where it begins in the session's output; for a row of a screen, the output that screen shows.
+    pub seq: Seq,
+    pub unit: Unit,
+    /// Without escape sequences and line end, after the built-in rules.
+    pub text: String,
+    /// No line end yet: it was sent because the program paused. The rest comes as a line of its own.
+    pub partial: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Up to a line feed; of a line redrawn with carriage returns, the last drawing.
+    Line,
+    /// Rows of a screen that belong together because the terminal wrapped them.
+    Rows,
+}
+
+/// What a governed sink shows of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Pass,
+    /// This text in its place. Controls in it are removed and the built-in rules see it too.
+    Replace(String),
+    /// Nothing, not even the line end.
+    Drop,
+    /// As many columns, all of them masked; escape sequences stay.
+    Mask,
+}
