@@ -3,7 +3,8 @@
 //! The map: [`frame`] cuts a byte stream into JSON texts, [`rpc`] reads and writes the JSON-RPC
 //! envelope, [`fault`] is the table of errors, [`api`] holds params and results of each method,
 //! [`methods`] is the one table that names them all, [`attach`] is the binary stream of an
-//! attached client, [`asciicast`] the recording format, [`connector`] the file of a run.
+//! attached client, [`asciicast`] the recording format, [`connector`] the file of a run, [`manifest`] what a
+//! plugin says of itself.
 //!
 //! Deliberately absent: sockets, tasks, clocks, key names (the terminal crate parses those).
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ pub mod attach;
 pub mod connector;
 pub mod fault;
 pub mod frame;
+pub mod manifest;
 pub mod methods;
 pub mod rpc;
 pub mod time;

@@ -1,0 +1,599 @@
+//! The native file as types: identity, runtimes, hooks. The doc comments are the descriptions of the
+//! published schema; [`super::faces`] holds the other three faces.
+//!
+//! Tables where a slip could open something are closed to unknown keys (`deny_unknown_fields`): hooks,
+//! session, capabilities, runtimes. In the others an unknown key is only a warning.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::capability::Capabilities;
+use super::faces::{Adapter, Capsule, SessionFace, Setting};
+use super::hook::{Class, HookName, OnFailure, Stage};
+use super::{AFTER_MAX, COMMAND_MAX, ENV_MAX, HOOKS_MAX, REGEX_MAX, RUNTIMES_MAX, SETTINGS_MAX};
+
+/// In which order entries of one stage stand unless they say.
+pub const PRIORITY: u32 = 500;
+
+/// A plugin: who it is, what runs, where it takes part, what it may do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Manifest {
+    /// Where this schema is, for editors.
+    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
+    pub json_schema: Option<String>,
+    /// Version of the format: 1.
+    #[schemars(required, range(min = 1, max = 1))]
+    pub schema: u32,
+    /// Who it is.
+    #[schemars(required)]
+    pub plugin: Identity,
+    /// Who executes; faces refer to these by id.
+    #[schemars(length(max = RUNTIMES_MAX))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runtime: Vec<Runtime>,
+    /// Changes how sessions start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionFace>,
+    /// Takes part in events.
+    #[schemars(length(max = HOOKS_MAX))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<HookEntry>,
+    /// Drives a program on a terminal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<Adapter>,
+    /// Shows screens, adds verbs, publishes topics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capsule: Option<Capsule>,
+    /// What it may do; what is absent is denied.
+    #[serde(skip_serializing_if = "Capabilities::is_empty")]
+    pub capabilities: Capabilities,
+    /// Settings a person may change.
+    #[schemars(length(max = SETTINGS_MAX))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub config: Vec<Setting>,
+    /// Documents to read.
+    #[serde(skip_serializing_if = "Docs::is_empty")]
+    pub docs: Docs,
+    /// Anything; the host does not look here. Keys beginning with `x-` are free as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub x: Option<Value>,
+    /// In which form it was written; not part of the file.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub format: Format,
+}
+
+/// In which form a manifest was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// `plugin.toml`, `plugin.yaml` or `plugin.json`.
+    #[default]
+    Native,
+    /// datawatch's `manifest.yaml`.
+    Datawatch,
+    /// ptywright's `manifest.toml` or JSON.
+    Ptywright,
+    /// `manifest.toml` of agents-in-a-box, ABI 2.
+    Ainb2,
+}
+
+impl Format {
+    /// As in listings and in the lock.
+    pub fn word(self) -> &'static str {
+        match self {
+            Format::Native => "native",
+            Format::Datawatch => "datawatch",
+            Format::Ptywright => "ptywright",
+            Format::Ainb2 => "ainb2",
+        }
+    }
+}
+
+/// Who a plugin is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Identity {
+    /// Lower-case letters, digits, `.`, `_`, `-`; begins with a letter or digit; at most 64.
+    #[schemars(required, length(min = 1, max = 64))]
+    pub name: String,
+    /// Any text; `1.10` must be in quotes.
+    #[schemars(required, length(min = 1, max = 64))]
+    pub version: String,
+    /// One line for listings.
+    #[schemars(length(max = 500))]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// What the host must have.
+    #[serde(skip_serializing_if = "Requires::is_empty")]
+    pub requires: Requires,
+    /// Where it runs, such as `linux-x86_64`; everywhere if empty.
+    #[schemars(length(max = 32))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub platforms: Vec<String>,
+    /// Who made it.
+    #[schemars(length(max = 200))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// Under which licence.
+    #[schemars(length(max = 100))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub license: Option<String>,
+    /// Where to read more.
+    #[schemars(length(max = 500))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub homepage: Option<String>,
+}
+
+/// What the host must have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Requires {
+    /// Features by name.
+    #[schemars(length(max = 64))]
+    pub features: Vec<String>,
+    /// A version, as a last resort.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub host: Option<String>,
+}
+
+impl Requires {
+    /// Nothing special.
+    pub fn is_empty(&self) -> bool {
+        self.features.is_empty() && self.host.is_none()
+    }
+}
+
+/// Documents to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Docs {
+    /// Paths inside the plugin.
+    #[schemars(length(max = 64))]
+    pub files: Vec<String>,
+}
+
+impl Docs {
+    /// None.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+}
+
+/// What kind of thing executes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RuntimeKind {
+    /// In the daemon itself; only plugins that ship with it.
+    Builtin,
+    /// A program per call: one JSON line in, one out.
+    #[default]
+    Oneshot,
+    /// A program that stays: the same lines, with ids.
+    Jsonl,
+    /// A program that stays: JSON-RPC with Content-Length frames, both ways.
+    Framed,
+    /// A confined Lua worker.
+    Lua,
+}
+
+impl RuntimeKind {
+    /// As in a manifest.
+    pub fn word(self) -> &'static str {
+        match self {
+            RuntimeKind::Builtin => "builtin",
+            RuntimeKind::Oneshot => "oneshot",
+            RuntimeKind::Jsonl => "jsonl",
+            RuntimeKind::Framed => "framed",
+            RuntimeKind::Lua => "lua",
+        }
+    }
+}
+
+/// When a program that stays is started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Spawn {
+    /// At the first call.
+    #[default]
+    Lazy,
+    /// With the host.
+    Eager,
+    /// One for each session.
+    PerSession,
+}
+
+/// Who executes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Runtime {
+    /// What the faces call it.
+    #[schemars(required, length(min = 1, max = 64))]
+    pub id: String,
+    /// What kind of thing.
+    #[schemars(required)]
+    pub kind: RuntimeKind,
+    /// The program and its arguments, never a shell line; the program is inside the plugin.
+    #[schemars(length(max = COMMAND_MAX))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// `lua`: the file, inside the plugin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
+    /// `framed`: 2 is the wire of agents-in-a-box, 3 is ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2, max = 3))]
+    pub abi: Option<u32>,
+    /// When it is started.
+    #[serde(skip_serializing_if = "is_default")]
+    pub spawn: Spawn,
+    /// How long a call may take where the hook does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = super::TIMEOUT_MS_MAX))]
+    pub timeout_ms: Option<u64>,
+    /// How long it may take to say hello.
+    #[schemars(range(min = 1, max = super::TIMEOUT_MS_MAX))]
+    #[serde(skip_serializing_if = "is_init_timeout")]
+    pub init_timeout_ms: u64,
+    /// Ended after so long without a call; 0 is never.
+    #[schemars(range(max = 86_400_000))]
+    #[serde(skip_serializing_if = "is_idle_reap")]
+    pub idle_reap_ms: u64,
+    /// Variables of its environment; `${secret:name}` is filled in.
+    #[schemars(length(max = ENV_MAX))]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Variables taken from the host's environment; needs `env.inherit` beyond PATH, HOME, LANG, TZ.
+    #[schemars(length(max = ENV_MAX))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inherit_env: Vec<String>,
+    /// What it may use at most.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: Limits,
+    /// `jsonl`: whether it is greeted. A loop that knows only requests says no.
+    #[serde(skip_serializing_if = "is_true")]
+    pub hello: bool,
+}
+
+/// Enough for a program to load its modules.
+pub const INIT_TIMEOUT_MS: u64 = 5_000;
+/// As agents-in-a-box.
+pub const IDLE_REAP_MS: u64 = 600_000;
+
+impl Default for Runtime {
+    fn default() -> Runtime {
+        Runtime {
+            id: String::new(),
+            kind: RuntimeKind::default(),
+            command: Vec::new(),
+            entry: None,
+            abi: None,
+            spawn: Spawn::default(),
+            timeout_ms: None,
+            init_timeout_ms: INIT_TIMEOUT_MS,
+            idle_reap_ms: IDLE_REAP_MS,
+            env: BTreeMap::new(),
+            inherit_env: Vec::new(),
+            limits: Limits::default(),
+            hello: true,
+        }
+    }
+}
+
+/// What a runtime may use at most; what is absent is the host's default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65_536))]
+    pub memory_mb: Option<u64>,
+    /// Open files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 8, max = 65_536))]
+    pub files: Option<u64>,
+    /// Processes and threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 4_096))]
+    pub procs: Option<u64>,
+    /// What is kept of its error output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_024))]
+    pub stderr_kb_per_s: Option<u64>,
+    /// The longest answer; 1 unless said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16))]
+    pub reply_mb: Option<u64>,
+    /// `lua`: per call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 5_000_000))]
+    pub instructions: Option<u64>,
+    /// `lua`: per call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 5_000))]
+    pub wall_ms: Option<u64>,
+}
+
+/// What a filter is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Lines of the stream.
+    #[default]
+    Line,
+    /// Rows of the screen.
+    Rows,
+}
+
+/// What becomes of an event for which there is no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overflow {
+    /// The oldest gives way.
+    #[default]
+    DropOldest,
+    /// It is lost.
+    DropNewest,
+}
+
+/// One hook of a plugin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HookEntry {
+    /// What fires.
+    pub hook: HookName,
+    /// Who answers; the only runtime if there is one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub runtime: String,
+    /// redact < transform < observe.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stage: Stage,
+    /// Lower first; 500 unless said.
+    #[serde(default = "priority", skip_serializing_if = "is_priority")]
+    #[schemars(range(max = 1000))]
+    pub priority: u32,
+    /// Plugins that come after this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = AFTER_MAX))]
+    pub before: Vec<String>,
+    /// Plugins that come before this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = AFTER_MAX))]
+    pub after: Vec<String>,
+    /// Whether the plugin's absence counts as failure.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub required: bool,
+    /// Filters: what it is given.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unit: Unit,
+    /// When to ask at all.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub when: When,
+    /// Filters: how many lines at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<Batch>,
+    /// Observers: what waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// How long a call may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = super::TIMEOUT_MS_MAX))]
+    pub timeout_ms: Option<u64>,
+    /// What a failure means; see the table of hooks for what it means unsaid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<OnFailure>,
+    /// With `on_failure = "hold"`: how long, how much, and then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
+}
+
+impl HookEntry {
+    /// With everything unsaid.
+    pub fn new(hook: HookName) -> HookEntry {
+        HookEntry {
+            hook,
+            runtime: String::new(),
+            stage: Stage::default(),
+            priority: PRIORITY,
+            before: Vec::new(),
+            after: Vec::new(),
+            required: false,
+            unit: Unit::default(),
+            when: When::default(),
+            batch: None,
+            queue: None,
+            timeout_ms: None,
+            on_failure: None,
+            hold: None,
+        }
+    }
+
+    /// What a failure means: said, or by the table. A filter fails closed where it redacts and open where it decorates.
+    pub fn policy(&self) -> OnFailure {
+        let row = self.hook.hook.row();
+        match (self.on_failure, row.seed) {
+            (Some(said), _) => said,
+            (None, Some(seed)) if self.hook.seed => seed.on_failure,
+            _ if row.class == Class::Filter && self.stage != Stage::Redact => OnFailure::Pass,
+            _ => row.on_failure,
+        }
+    }
+
+    /// How long a call may take: said here, by its runtime, by the operator for hooks under
+    /// datawatch's names (`plugins.timeout_ms`), by the table.
+    pub fn deadline(&self, runtime: &Runtime, operator: Duration) -> Duration {
+        match self.timeout_ms.or(runtime.timeout_ms) {
+            Some(said) => Duration::from_millis(said),
+            None if self.hook.seed => operator,
+            None => self.hook.hook.row().deadline,
+        }
+    }
+}
+
+/// When a hook is called at all; what does not fit never leaves the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct When {
+    /// Filters: lines in which this is found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = REGEX_MAX))]
+    pub regex: Option<String>,
+    /// Filters: sinks by name; `*` is all, also the local attach stream.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub sinks: Vec<SinkName>,
+    /// Sessions with these labels; `*` is any value.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(length(max = 32))]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A sink as manifests name it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum SinkName {
+    /// Every sink.
+    #[serde(rename = "*")]
+    All,
+    /// The terminal of the person at this machine.
+    AttachLocal,
+    /// Terminals elsewhere, and the web page.
+    AttachRemote,
+    /// Output pushed to programs.
+    Stream,
+    /// Output read afterwards.
+    Transcript,
+    /// Recordings.
+    Recording,
+    /// Screens.
+    Snapshot,
+    /// Events and notifications.
+    Event,
+    /// The host's own log.
+    Log,
+}
+
+/// How many lines a filter is given at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Batch {
+    /// Lines.
+    #[schemars(range(min = 1, max = 256))]
+    pub max_items: u32,
+    /// Bytes.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub max_bytes: u32,
+    /// How long to wait for more.
+    #[schemars(range(max = 100))]
+    pub linger_ms: u32,
+    /// Batches unanswered at once.
+    #[schemars(range(min = 1, max = 4))]
+    pub in_flight: u32,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch { max_items: 256, max_bytes: 65_536, linger_ms: 8, in_flight: 4 }
+    }
+}
+
+/// What waits for an observer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Queue {
+    /// Events.
+    #[schemars(range(min = 1, max = 1_024))]
+    pub max_items: u32,
+    /// What becomes of one too many.
+    pub overflow: Overflow,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue { max_items: 1_024, overflow: Overflow::default() }
+    }
+}
+
+/// What a held sink does in the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Then {
+    /// Stars.
+    #[default]
+    Mask,
+    /// A gap.
+    Drop,
+    /// Closed.
+    Seal,
+}
+
+/// How long and how much is held back, and then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hold {
+    /// How long.
+    #[schemars(range(min = 1, max = 60_000))]
+    pub max_ms: u64,
+    /// How much.
+    #[schemars(range(min = 1, max = 1_048_576))]
+    pub max_bytes: u64,
+    /// And then.
+    pub then: Then,
+}
+
+impl Default for Hold {
+    fn default() -> Hold {
+        Hold { max_ms: 2_000, max_bytes: 1_048_576, then: Then::default() }
+    }
+}
+
+impl Manifest {
+    /// The runtime of this id; an empty id is the only one.
+    pub fn runtime(&self, id: &str) -> Option<&Runtime> {
+        match self.runtime.as_slice() {
+            [only] if id.is_empty() => Some(only),
+            all => all.iter().find(|runtime| runtime.id == id),
+        }
+    }
+
+    /// The runtime that answers this hook.
+    pub fn runtime_of(&self, entry: &HookEntry) -> Option<&Runtime> {
+        self.runtime(&entry.runtime)
+    }
+}
+
+fn priority() -> u32 {
+    PRIORITY
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_priority(value: &u32) -> bool {
+    *value == PRIORITY
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_init_timeout(value: &u64) -> bool {
+    *value == INIT_TIMEOUT_MS
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_idle_reap(value: &u64) -> bool {
+    *value == IDLE_REAP_MS
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
