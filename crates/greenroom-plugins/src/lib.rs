@@ -9,6 +9,8 @@
 pub mod chain;
 pub mod env;
 pub mod git;
+pub mod host;
+pub mod runtime;
 pub mod sandbox;
 pub mod scratchpad;
 pub mod spec;

@@ -1,0 +1,204 @@
+//! Programs of plugins: started on pipes, asked, and ended with everything they started.
+//!
+//! | room | what it is |
+//! |---|---|
+//! | here | what a program is launched with, the running program, answers and failures |
+//! | `verdict` | what an answer says |
+//! | `oneshot` | one program per call |
+//!
+//! In: a [`Launch`] and JSON. Out: a [`Reply`] or a [`CallFailure`], always by the deadline. Whoever holds a [`Worker`] owns a
+//! whole tree of processes: dropping it ends all of them. Deliberately absent: which plugin is asked what (`host`), forks
+//! (the keeper's), and what a failure means for the session (the hook's policy).
+
+pub mod oneshot;
+pub mod verdict;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use greenroom_engine::process::{ExitStatus, Wait};
+use greenroom_sandbox::plan::Plan;
+use serde_json::{Map, Value};
+
+pub use verdict::{Action, Edit, Verdict};
+
+/// One answer, unless the plugin has declared that it needs [`MAX_DECLARED_ANSWER`].
+pub const MAX_ANSWER: usize = 1024 * 1024;
+/// The most a plugin may declare: what one line of any of our own surfaces may be.
+pub const MAX_DECLARED_ANSWER: usize = 16 * 1024 * 1024;
+/// What is kept of one program's stderr: its beginning, enough for any trace of calls.
+pub const MAX_STDERR: usize = 64 * 1024;
+
+/// How to start a plugin's program. Made once per plugin and generation; cheap to clone.
+#[derive(Clone)]
+pub struct Launch {
+    /// For messages, and for what is counted per plugin.
+    pub plugin: String,
+    /// `argv[0]` with a slash is a path inside the sandbox; without it is looked up in the `PATH` of `env`.
+    pub argv: Vec<OsString>,
+    /// Complete: nothing is inherited. May hold secrets, so it is never shown.
+    pub env: Vec<(OsString, OsString)>,
+    pub cwd: PathBuf,
+    /// From `profile`. Every program goes through the stage, also where nothing can be enforced.
+    pub plan: Arc<Plan>,
+    pub terms: Terms,
+}
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch")
+            .field("plugin", &self.plugin)
+            .field("program", &self.argv.first())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was agreed with the plugin about answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Exit code 2 is a veto with stderr as its reason. Native plugins only: to datawatch's it is a failure.
+    pub exit_two_blocks: bool,
+    /// No output at all is an answer that changes nothing. datawatch's plugins only.
+    pub silence_passes: bool,
+    /// The longest answer; never above [`MAX_DECLARED_ANSWER`].
+    pub max_answer: usize,
+}
+
+impl Terms {
+    pub const NATIVE: Terms =
+        Terms { exit_two_blocks: true, silence_passes: false, max_answer: MAX_ANSWER };
+    pub const DATAWATCH: Terms =
+        Terms { exit_two_blocks: false, silence_passes: true, max_answer: MAX_ANSWER };
+}
+
+/// Starts programs of plugins. The daemon's asks the keeper.
+pub trait Launcher: Send + Sync {
+    fn launch<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<Worker, LaunchError>>;
+}
+
+/// Why a program did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("cannot start `{program}` of plugin {plugin}: {step}: {source}")]
+    Spawn { plugin: String, program: String, step: &'static str, source: io::Error },
+    #[error("cannot make pipes for plugin {plugin}: {source}")]
+    Pipes { plugin: String, source: io::Error },
+    #[error("cannot start plugin {plugin}: the keeper does not answer: {why}")]
+    Keeper { plugin: String, why: String },
+}
+
+/// A running program and everything it started. Ends with this value.
+#[derive(Debug)]
+pub struct Worker {
+    /// Of the process that stands for all of it, as seen from outside.
+    pub pid: u32,
+    /// Non-blocking, ours: closing it is the end of input.
+    pub stdin: OwnedFd,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+    pub leash: Leash,
+}
+
+/// The hold on a worker's processes.
+pub struct Leash(Arc<dyn Hold>);
+
+/// What a launcher can do about a program it has started.
+pub trait Hold: Send + Sync {
+    /// Waits until the program has been reaped. May be asked more than once.
+    fn exited(&self) -> Wait<'_, ExitStatus>;
+    /// Kills all of it. Does not wait and may be called again; a program that has ended is not an error.
+    fn kill_tree(&self);
+}
+
+impl Leash {
+    pub fn new(hold: Arc<dyn Hold>) -> Leash {
+        Leash(hold)
+    }
+
+    /// Waits until the program has been reaped.
+    pub async fn exited(&self) -> ExitStatus {
+        self.0.exited().await
+    }
+
+    pub fn kill_tree(&self) {
+        self.0.kill_tree();
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.0.kill_tree();
+    }
+}
+
+impl fmt::Debug for Leash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Leash")
+    }
+}
+
+/// What a plugin answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reply {
+    /// The answer as it came; empty for a veto by exit code and for silence that passes.
+    pub answer: Map<String, Value>,
+    /// The program ended with the code that vetoes: what it printed on stderr.
+    pub veto: Option<String>,
+    /// The beginning of what it printed on stderr, at most [`MAX_STDERR`]. Not for clients: it may quote what was asked.
+    pub stderr: String,
+    pub took: Duration,
+}
+
+impl Reply {
+    /// What it says. An action nobody knows is a failure, never a pass.
+    pub fn verdict(&self) -> Result<Verdict, CallFailure> {
+        match &self.veto {
+            Some(reason) => Ok(Verdict::block(reason)),
+            None => Verdict::read(&self.answer),
+        }
+    }
+}
+
+/// Why there is no answer. Each counts as a failure of the plugin; the hook's policy says what follows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallFailure {
+    #[error("{0}")]
+    Launch(String),
+    #[error("did not answer within {} ms", .0.as_millis())]
+    Deadline(Duration),
+    #[error("{calls} calls of plugin {plugin} are under way: it got no turn before the deadline")]
+    NoTurn { plugin: String, calls: usize },
+    #[error("ended with {status} without an answer{}", said(.stderr))]
+    Died { status: String, stderr: String },
+    #[error("closed its output without an answer{}", said(.stderr))]
+    NoAnswer { stderr: String },
+    #[error("answered more than {limit} bytes in one line")]
+    TooLong { limit: usize },
+    #[error("answered what is not a JSON object: {why}")]
+    Malformed { why: String },
+    #[error("answered with the unknown action `{0}`")]
+    UnknownAction(String),
+    #[error("reported an error: {0}")]
+    Reported(String),
+    #[error("has not read its input for {} ms", .0.as_millis())]
+    Stalled(Duration),
+    #[error("printed more than {limit} lines in a minute that are no answers")]
+    Junk { limit: usize },
+    #[error("the request is {bytes} bytes, the limit is {limit}")]
+    RequestTooLong { bytes: usize, limit: usize },
+    #[error("was stopped")]
+    Stopped,
+}
+
+/// The last line of stderr, in a message.
+fn said(stderr: &str) -> String {
+    match stderr.trim_end().lines().next_back() {
+        Some(line) if !line.is_empty() => format!(": {}", verdict::shown(line)),
+        _ => String::new(),
+    }
+}
