@@ -34,6 +34,8 @@ pub enum Refused {
     HostsNeedFull,
     #[error("sandbox level reduced is not for root: use level full")]
     ReducedAsRoot,
+    #[error("sandbox level bare is no fence, and not for sessions")]
+    BareWithTerminal,
     #[error("{0}")]
     Missing(Missing),
 }
@@ -100,20 +102,24 @@ impl fmt::Display for Missing {
 /// Compiles.
 pub fn compile(policy: &Policy, probe: &Probe) -> Result<Plan, Refused> {
     check_paths(policy)?;
-    if policy.level == Level::Reduced {
-        if probe.uid == 0 {
-            return Err(Refused::ReducedAsRoot);
-        }
-        if matches!(policy.network, Network::Hosts(_)) {
-            return Err(Refused::HostsNeedFull);
-        }
+    if policy.level == Level::Reduced && probe.uid == 0 {
+        return Err(Refused::ReducedAsRoot);
+    }
+    if policy.level == Level::Bare && !policy.pipes {
+        return Err(Refused::BareWithTerminal);
+    }
+    if policy.level != Level::Full && matches!(policy.network, Network::Hosts(_)) {
+        return Err(Refused::HostsNeedFull);
     }
     check_layers(policy, probe)?;
     let git = policy.git.as_ref().map(git::rules).transpose()?.unwrap_or_default();
     let full = policy.level == Level::Full;
     let places = places::arrange(policy, &git)?;
+    let fenced = policy.level != Level::Bare;
     let steps = Steps {
         level: policy.level,
+        pipes: policy.pipes,
+        processes: policy.limits.processes.filter(|_| policy.pipes && !full),
         make: if full { places.make } else { git.make_reduced() },
         mounts: if full { places.mounts } else { Vec::new() },
         network: match policy.network {
@@ -122,8 +128,8 @@ pub fn compile(policy: &Policy, probe: &Probe) -> Result<Plan, Refused> {
             Network::None => NetworkStep::Own { listener: false },
             Network::Hosts(_) => NetworkStep::Own { listener: true },
         },
-        landlock: landlock(policy, probe, &git),
-        filter: filter(policy),
+        landlock: landlock(policy, probe, &git).filter(|_| fenced),
+        filter: if fenced { filter(policy) } else { Vec::new() },
         limits: limits(policy),
         unset_env: environment::unset(policy),
         set_env: environment::set(policy),
@@ -208,8 +214,11 @@ fn check_layers(policy: &Policy, probe: &Probe) -> Result<(), Refused> {
 }
 
 fn missing(policy: &Policy, level: Level, probe: &Probe) -> Vec<(Layer, Outcome)> {
-    let mut needed = vec![Layer::NoNewPrivileges, Layer::Seccomp];
-    if level == Level::Reduced || !policy.without_landlock {
+    let mut needed = vec![Layer::NoNewPrivileges];
+    if level != Level::Bare {
+        needed.push(Layer::Seccomp);
+    }
+    if level == Level::Reduced || (level == Level::Full && !policy.without_landlock) {
         needed.push(Layer::Landlock);
     }
     if level == Level::Full {
@@ -332,6 +341,7 @@ fn limits(policy: &Policy) -> Vec<(u32, u64)> {
         (libc::RLIMIT_NOFILE, limits.open_files),
         (libc::RLIMIT_FSIZE, limits.file_bytes),
         (libc::RLIMIT_AS, limits.address_bytes),
+        (libc::RLIMIT_DATA, limits.data_bytes),
         (libc::RLIMIT_CPU, limits.cpu_seconds),
         // Outside of a user namespace it would count all of the user's processes.
         (libc::RLIMIT_NPROC, limits.processes.filter(|_| policy.level == Level::Full)),

@@ -46,7 +46,7 @@ pub(crate) fn set(policy: &Policy) -> Vec<(OsString, OsString)> {
         "TMPDIR".into(),
         match policy.level {
             Level::Full => "/tmp".into(),
-            Level::Reduced => policy.tmp_dir.clone().into(),
+            Level::Reduced | Level::Bare => policy.tmp_dir.clone().into(),
         },
     ));
     if let Network::Hosts(_) = policy.network {

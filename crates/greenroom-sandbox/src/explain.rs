@@ -30,6 +30,9 @@ pub struct Rule {
 
 pub fn explain(plan: &Plan) -> Explanation {
     let full = plan.steps.level == Level::Full;
+    if plan.steps.level == Level::Bare {
+        return bare(plan);
+    }
     let mut rules = Vec::new();
     files(plan, full, &mut rules);
     network(plan, full, &mut rules);
@@ -52,10 +55,31 @@ pub fn explain(plan: &Plan) -> Explanation {
     if !plan.policy.spawn {
         add("programs", "starts no other process", "seccomp, landlock");
     }
+    add("limits", &limits(plan), "rlimit");
+    Explanation { level: plan.steps.level, rules, not_protected: not_protected(plan, full) }
+}
+
+fn limits(plan: &Plan) -> String {
     let named = |(resource, value): &(u32, u64)| format!("{}={value}", limit_name(*resource));
     let limits: Vec<String> = plan.steps.limits.iter().map(named).collect();
-    add("limits", &limits.join(" "), "rlimit");
-    Explanation { level: plan.steps.level, rules, not_protected: not_protected(plan, full) }
+    limits.join(" ")
+}
+
+/// What is left without a fence.
+fn bare(plan: &Plan) -> Explanation {
+    let rule = |subject, rule: &str, held_by: &str| Rule {
+        subject,
+        rule: rule.into(),
+        held_by: held_by.into(),
+    };
+    let rules = vec![
+        rule("privileges", "no set-user-id programs", "no new privileges"),
+        rule("processes", "all end with the program", "a process that watches over it"),
+        rule("limits", &limits(plan), "rlimit"),
+    ];
+    let not_protected =
+        vec!["everything else: it may read, change and reach whatever you may".to_owned()];
+    Explanation { level: Level::Bare, rules, not_protected }
 }
 
 fn landlock_abi(plan: &Plan) -> u32 {
@@ -181,6 +205,7 @@ fn limit_name(resource: u32) -> String {
         libc::RLIMIT_NOFILE => "open_files".into(),
         libc::RLIMIT_FSIZE => "file_bytes".into(),
         libc::RLIMIT_AS => "address_bytes".into(),
+        libc::RLIMIT_DATA => "data_bytes".into(),
         libc::RLIMIT_CPU => "cpu_seconds".into(),
         libc::RLIMIT_NPROC => "processes".into(),
         other => other.to_string(),

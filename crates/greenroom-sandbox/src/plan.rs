@@ -36,6 +36,8 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
     pub level: Level,
+    /// No terminal: stdin, stdout and stderr stay as they were given.
+    pub pipes: bool,
     /// Made on the host first, if missing.
     pub make: Vec<Make>,
     /// Shallow before deep, so that each lands on what the ones before made. Empty at level reduced.
@@ -46,6 +48,8 @@ pub struct Steps {
     pub filter: Vec<u64>,
     /// (RLIMIT_*, value).
     pub limits: Vec<(u32, u64)>,
+    /// Processes a program on pipes may have, where no limit of the kernel counts them.
+    pub processes: Option<u64>,
     pub unset_env: Vec<OsString>,
     pub set_env: Vec<(OsString, OsString)>,
     /// Configuration for git, by environment.
@@ -246,10 +250,17 @@ fn decode(bytes: &[u8]) -> Result<(Steps, Payload), WireError> {
 }
 
 fn put_steps(w: &mut Writer, steps: &Steps) {
-    w.u8(match steps.level {
-        Level::Full => 0,
-        Level::Reduced => 1,
+    // Plans for terminals are as they always were, so that a stage which knows no others still reads them.
+    w.u8(match (steps.level, steps.pipes) {
+        (Level::Full, false) => 0,
+        (Level::Reduced, false) => 1,
+        (Level::Full, true) => 2,
+        (Level::Reduced, true) => 3,
+        (Level::Bare, _) => 4,
     });
+    if steps.pipes || steps.level == Level::Bare {
+        w.u64(steps.processes.unwrap_or(u64::MAX));
+    }
     w.list(&steps.make, |w, make| {
         w.text(&make.path);
         match &make.what {
@@ -318,11 +329,15 @@ fn put_payload(w: &mut Writer, payload: &Payload) {
 }
 
 fn get_steps(r: &mut Reader<'_>) -> Result<Steps, WireError> {
-    let level = match r.u8()? {
-        0 => Level::Full,
-        1 => Level::Reduced,
+    let (level, pipes) = match r.u8()? {
+        0 => (Level::Full, false),
+        1 => (Level::Reduced, false),
+        2 => (Level::Full, true),
+        3 => (Level::Reduced, true),
+        4 => (Level::Bare, true),
         other => return Err(WireError::Unknown(other.into())),
     };
+    let processes = if pipes { Some(r.u64()?).filter(|most| *most != u64::MAX) } else { None };
     let make = r.list(|r| {
         let path = r.path()?;
         let what = match r.u8()? {
@@ -346,6 +361,8 @@ fn get_steps(r: &mut Reader<'_>) -> Result<Steps, WireError> {
     };
     Ok(Steps {
         level,
+        pipes,
+        processes,
         make,
         mounts,
         network,

@@ -17,6 +17,9 @@ pub enum Level {
     Full,
     /// Landlock and seccomp only, for machines without user namespaces. Never as root.
     Reduced,
+    /// No fence: limits, no new privileges, and everything ends with the program. For programs on pipes only, where whoever
+    /// starts them has been told that nothing else can be had.
+    Bare,
 }
 
 impl Level {
@@ -25,6 +28,7 @@ impl Level {
         match self {
             Level::Full => "full",
             Level::Reduced => "reduced",
+            Level::Bare => "bare",
         }
     }
 }
@@ -62,6 +66,9 @@ pub struct Policy {
     pub reads: Reads,
     /// `false`: no new processes, only threads. For plugins.
     pub spawn: bool,
+    /// stdin, stdout and stderr are what the stage was started with, and there is no terminal. For plugins.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub pipes: bool,
     /// Level full also where Landlock is missing or too old (before Linux 6.2): mounts, namespaces and seccomp carry it.
     pub without_landlock: bool,
 }
@@ -85,6 +92,7 @@ impl Policy {
             home: None,
             reads: Reads::All,
             spawn: true,
+            pipes: false,
             without_landlock: false,
         }
     }
@@ -200,8 +208,11 @@ pub struct Limits {
     pub file_bytes: Option<u64>,
     /// Address space; breaks runtimes that reserve much (V8, Go, JVM).
     pub address_bytes: Option<u64>,
+    /// Memory of its own that a process may write to. Reserved address space does not count.
+    pub data_bytes: Option<u64>,
     pub cpu_seconds: Option<u64>,
-    /// Processes and threads; counted per session at level full, per user otherwise, and therefore only at level full.
+    /// Processes and threads. Counted by the kernel at level full; otherwise it could count the user's only, and the process
+    /// that watches over a program on pipes counts instead, now and then. Not counted for a session at level reduced.
     pub processes: Option<u64>,
 }
 

@@ -4,7 +4,11 @@
 //! (`control.rs`), and the program, which runs only if every step was carried out. At level full there are three processes:
 //! the *stage*, which the keeper started and which ends as the program ends; the *first* process of the session's pid
 //! namespace, which reaps; and the program. The first dies with the stage, and everything inside dies with the first. At level
-//! reduced the stage becomes the program itself.
+//! reduced the stage becomes the program itself, unless that is on pipes: then, and at level bare, the stage stays and watches
+//! over it (`watch.rs`).
+//!
+//! On pipes stdin, stdout and stderr are the program's already when the stage starts, and the stage dies with whoever started
+//! it.
 //!
 //! The order of steps is part of the fence. Inherited fds go first, since no later layer takes them back. Mounts come before
 //! Landlock, which would refuse them; the terminal is made inside; seccomp is last.
@@ -15,6 +19,7 @@ mod paths;
 pub(crate) mod privileges;
 pub(crate) mod sys;
 pub(crate) mod terminal;
+mod watch;
 
 use std::ffi::CString;
 use std::io::IoSlice;
@@ -32,6 +37,7 @@ use crate::layer::Layer;
 use crate::plan::{Payload, Steps, unseal};
 use crate::policy::Level;
 use crate::search::candidates;
+use privileges::Terminals;
 use terminal::Terminal;
 
 /// Number of the plan's fd in a stage.
@@ -80,18 +86,23 @@ enum Never {}
 fn adopt() -> Result<(OwnedFd, OwnedFd), Errno> {
     sys::close_from(CONTROL_FD as u32 + 1, false)?;
     sys::close_from(PLAN_FD as u32, true)?;
-    let fds = (sys::own(PLAN_FD)?, sys::own(CONTROL_FD)?);
+    Ok((sys::own(PLAN_FD)?, sys::own(CONTROL_FD)?))
+}
+
+fn silence() -> Result<(), Errno> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
-    Ok(fds)
+    rustix::stdio::dup2_stderr(&null)
 }
 
 fn perform(plan: OwnedFd, control: &OwnedFd) -> Result<Never, Fault> {
     let (steps, payload) = unseal(plan.as_fd())
         .map_err(|error| Fault::new(Layer::Plan, format!("read it ({error})"), libc::EINVAL))?;
     drop(plan);
+    if !steps.pipes {
+        silence().failing(Layer::Descriptors, || "open /dev/null".into())?;
+    }
     let image = Image::new(payload)?;
     rustix::process::chdir("/").failing(Layer::Paths, || "enter /".into())?;
     sys::set_limit(libc::RLIMIT_CORE, 0).failing(Layer::Limits, || "forbid core dumps".into())?;
@@ -100,12 +111,33 @@ fn perform(plan: OwnedFd, control: &OwnedFd) -> Result<Never, Fault> {
     }
     match steps.level {
         Level::Full => full(&steps, &image, control),
-        Level::Reduced => reduced(&steps, &image, control),
+        Level::Reduced if !steps.pipes => reduced(&steps, &image, control),
+        Level::Reduced | Level::Bare => watched(&steps, &image, control),
     }
+}
+
+/// Nobody looks after a program on pipes whose keeper is gone.
+fn die_with_starter(control: &OwnedFd, signal: rustix::process::Signal) -> Result<(), Fault> {
+    rustix::process::set_parent_process_death_signal(Some(signal))
+        .failing(Layer::Processes, || "tie it to the keeper".into())?;
+    // Its end of the socket is closed if it was gone before that.
+    match poll_now(control.as_fd(), rustix::event::PollFlags::empty()) {
+        Ok(0) => Ok(()),
+        _ => sys::exit(EXIT_NOT_STARTED),
+    }
+}
+
+fn poll_now(fd: BorrowedFd<'_>, flags: rustix::event::PollFlags) -> Result<usize, Errno> {
+    let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, flags)];
+    rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))
 }
 
 fn full(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault> {
     let listener = namespaces::enter(steps.network)?;
+    if steps.pipes {
+        // Only here: new credentials may forget it.
+        die_with_starter(control, rustix::process::Signal::KILL)?;
+    }
     let forking = || "fork".to_owned();
     let this = own_pidfd().failing(Layer::Processes, forking)?;
     let (status, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
@@ -155,7 +187,10 @@ fn first(
 ) -> Result<Never, Fault> {
     die_with(stage)?;
     mounts::build(&steps.mounts)?;
-    let terminal = terminal::open(image.cols, image.rows)?;
+    let terminal = match steps.pipes {
+        true => None,
+        false => Some(terminal::open(image.cols, image.rows)?),
+    };
     let program = sys::fork_to_exec(|| {
         let Err(fault) = program(steps, image, control, terminal, listener);
         give_up(control, fault)
@@ -168,24 +203,24 @@ fn program(
     steps: &Steps,
     image: &Image,
     control: &OwnedFd,
-    terminal: Terminal,
+    terminal: Option<Terminal>,
     listener: Option<OwnedFd>,
 ) -> Result<Never, Fault> {
-    terminal::control(&terminal.slave, true)?;
-    confine(steps, None)?;
+    match &terminal {
+        Some(terminal) => terminal::control(&terminal.slave, true)?,
+        None => lead()?,
+    }
+    confine(steps, &Terminals::Own)?;
     let this = own_pidfd().failing(Layer::Processes, || "name the program".into())?;
     become_program(image, control, terminal, Some(this), listener)
 }
 
 /// Nothing inside may outlive the stage. Its pid cannot be asked for from in here, so a handle tells whether it was too late.
 fn die_with(stage: &OwnedFd) -> Result<(), Fault> {
-    use rustix::event::{PollFd, PollFlags, Timespec};
     let failing = || "tie it to the stage".into();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .failing(Layer::Processes, failing)?;
-    let mut fds = [PollFd::from_borrowed_fd(stage.as_fd(), PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match rustix::event::poll(&mut fds, Some(&now)) {
+    match poll_now(stage.as_fd(), rustix::event::PollFlags::IN) {
         Ok(0) => Ok(()),
         _ => Err(Errno::SRCH).failing(Layer::Processes, failing),
     }
@@ -214,38 +249,66 @@ fn reduced(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fau
     // The keeper has made this process a session's leader already; whoever started it otherwise has not.
     let lead = rustix::process::getsid(None).ok() != Some(rustix::process::getpid());
     terminal::control(&terminal.slave, lead)?;
-    confine(steps, Some(&terminal.slave))?;
-    become_program(image, control, terminal, None, None)
+    confine(steps, &Terminals::Only(&terminal.slave))?;
+    become_program(image, control, Some(terminal), None, None)
+}
+
+/// Without a pid namespace nothing holds what a program started: this process stays and sees to it.
+fn watched(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault> {
+    let failing = || "watch over the program".to_owned();
+    // Asks: what is watched over is ended first.
+    die_with_starter(control, rustix::process::Signal::TERM)?;
+    watch::begin().failing(Layer::Processes, failing)?;
+    let program = sys::fork_to_exec(|| {
+        let Err(fault) = watched_program(steps, image, control);
+        give_up(control, fault)
+    });
+    let program = program.failing(Layer::Processes, || "fork".into())?;
+    watch::over(program, steps.processes)
+}
+
+fn watched_program(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault> {
+    lead()?;
+    confine(steps, &Terminals::None)?;
+    become_program(image, control, None, None, None)
+}
+
+/// A session and a group of its own.
+fn lead() -> Result<(), Fault> {
+    rustix::process::setsid().map(drop).failing(Layer::Processes, || "lead a session".into())
 }
 
 /// Everything that is given up for ever, in its order.
-fn confine(steps: &Steps, terminal: Option<&OwnedFd>) -> Result<(), Fault> {
+fn confine(steps: &Steps, terminals: &Terminals<'_>) -> Result<(), Fault> {
     for (resource, value) in &steps.limits {
         sys::set_limit(*resource, *value).failing(Layer::Limits, || "set a limit".into())?;
     }
-    privileges::drop_capabilities(steps.level == Level::Full)?;
+    if steps.level != Level::Bare {
+        privileges::drop_capabilities(steps.level == Level::Full)?;
+    }
     privileges::no_new_privileges()?;
     if let Some(rules) = &steps.landlock {
-        privileges::restrict_paths(rules, terminal)?;
+        privileges::restrict_paths(rules, terminals)?;
     }
-    privileges::filter(&steps.filter)
+    match steps.level {
+        Level::Bare => Ok(()),
+        Level::Full | Level::Reduced => privileges::filter(&steps.filter),
+    }
 }
 
 fn become_program(
     image: &Image,
     control: &OwnedFd,
-    terminal: Terminal,
+    terminal: Option<Terminal>,
     this: Option<OwnedFd>,
     listener: Option<OwnedFd>,
 ) -> Result<Never, Fault> {
     rustix::process::chdir(&image.cwd)
         .failing(Layer::Exec, || format!("enter {}", image.cwd.to_string_lossy()))?;
     let ready = Report::Ready { inner: this.is_some(), listener: listener.is_some() };
-    let fds: Vec<BorrowedFd<'_>> = [Some(&terminal.master), this.as_ref(), listener.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(AsFd::as_fd)
-        .collect();
+    let master = terminal.as_ref().map(|terminal| &terminal.master);
+    let fds: Vec<BorrowedFd<'_>> =
+        [master, this.as_ref(), listener.as_ref()].into_iter().flatten().map(AsFd::as_fd).collect();
     if !send(control.as_fd(), &ready, &fds) {
         // Nobody would ever read what it prints.
         sys::exit(EXIT_NOT_STARTED);

@@ -6,8 +6,29 @@ use std::os::fd::AsRawFd;
 
 use crate::{Attempt, check, io};
 
+/// Attempts on a process, which must be the victim's: the same attempts run as controls, with nothing in their way.
+const ON_PROCESS: [&str; 12] = [
+    "ptrace",
+    "read_memory",
+    "steal_fd",
+    "kill",
+    "prlimit",
+    "setpriority",
+    "setaffinity",
+    "oom_score",
+    "open_proc",
+    "read_link",
+    "enter_root",
+    "read_environ",
+];
+
 pub fn attempt(name: &str, args: &[&str]) -> Attempt {
-    let pid: i32 = args.first().and_then(|pid| pid.parse().ok()).unwrap_or_default();
+    let pid: i32 = match (ON_PROCESS.contains(&name), args.first()) {
+        (true, Some(pid)) => pid.parse().expect("the number of a process"),
+        _ => 0,
+    };
+    // 0, 1 and -1 are "me", the machine's first process and "everybody": never a victim.
+    assert!(!ON_PROCESS.contains(&name) || pid > 1, "{name} on process {pid}");
     match name {
         "ptrace" => {
             check(unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) })?;

@@ -127,7 +127,7 @@ fn landlock(abi: u32) -> Result<(), Fault> {
         execute: None,
         deny_tcp: true,
     };
-    privileges::restrict_paths(&rules, Some(&terminal))?;
+    privileges::restrict_paths(&rules, &privileges::Terminals::Only(&terminal))?;
     let name = format!("/tmp/.greenroom-trial-{}", std::process::id());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     match rustix::fs::openat(CWD, name.as_str(), flags, Mode::RUSR) {

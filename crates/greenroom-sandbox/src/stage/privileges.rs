@@ -46,10 +46,19 @@ pub(crate) fn filter(instructions: &[u64]) -> Result<(), Fault> {
     sys::install_filter(instructions).failing(Layer::Seccomp, || "install the filter".into())
 }
 
-/// Applies the rules to this process, for ever. `terminal`: the only one it may open, if others can be seen.
+/// Which terminals a program may open.
+pub(crate) enum Terminals<'a> {
+    /// Every one of a devpts of its own.
+    Own,
+    /// One, since others can be seen.
+    Only(&'a OwnedFd),
+    None,
+}
+
+/// Applies the rules to this process, for ever.
 pub(crate) fn restrict_paths(
     rules: &LandlockRules,
-    terminal: Option<&OwnedFd>,
+    terminals: &Terminals<'_>,
 ) -> Result<(), Fault> {
     let abi = abi(rules.abi);
     let mut set = ruleset(rules, abi).map_err(|error| landlock_fault("make the rules", &error))?;
@@ -72,7 +81,7 @@ pub(crate) fn restrict_paths(
     if let Some(objects) = &rules.objects {
         fan_out(&mut allow, objects, changing)?;
     }
-    devices(&mut allow, terminal)?;
+    devices(&mut allow, terminals)?;
     let status =
         set.restrict_self().map_err(|error| landlock_fault("restrict this process", &error))?;
     match status.ruleset {
@@ -214,16 +223,17 @@ fn fan_out(allow: &mut Allow<'_>, objects: &Path, access: BitFlags<AccessFs>) ->
     Ok(())
 }
 
-/// Harmless devices and terminals: every one of a devpts of the session's own, or only the one it has.
-fn devices(allow: &mut Allow<'_>, terminal: Option<&OwnedFd>) -> Result<(), Fault> {
+/// Harmless devices, and terminals.
+fn devices(allow: &mut Allow<'_>, terminals: &Terminals<'_>) -> Result<(), Fault> {
     let mut access = AccessFs::ReadFile | AccessFs::WriteFile;
     access |= allow.all & (AccessFs::IoctlDev | AccessFs::Truncate);
     for name in ["null", "zero", "full", "random", "urandom", "tty"] {
         allow.below(&Path::new("/dev").join(name), access, true)?;
     }
-    match terminal {
-        Some(terminal) => allow.at(terminal, access),
-        None => {
+    match terminals {
+        Terminals::None => Ok(()),
+        Terminals::Only(terminal) => allow.at(terminal, access),
+        Terminals::Own => {
             allow.below(Path::new("/dev/ptmx"), access, false)?;
             allow.below(Path::new("/dev/pts"), access | AccessFs::ReadDir, false)
         }

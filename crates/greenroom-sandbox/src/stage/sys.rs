@@ -146,6 +146,29 @@ pub(crate) fn wait(pid: i32) -> Result<(i32, i32), Errno> {
     }
 }
 
+/// A child that has ended and is reaped now: its pid and raw status. `None` while all others live.
+pub(crate) fn reap_one() -> Result<Option<(i32, i32)>, Errno> {
+    let mut status = 0;
+    // SAFETY: writes one integer of this frame.
+    let pid = check(unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) }.into())?;
+    Ok((pid != 0).then_some((pid as i32, status)))
+}
+
+/// Waits for a blocked signal that tells of children or asks for the end. `None` when the time is up.
+pub(crate) fn next_signal(patience: std::time::Duration) -> Option<i32> {
+    let time =
+        libc::timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };
+    // SAFETY: the set is initialised before it is read; nothing is written for a null siginfo.
+    let signo = unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const time)
+    };
+    (signo > 0).then_some(signo)
+}
+
 /// Ends this process the way a child ended: by exit code or by signal.
 pub(crate) fn end_like(status: i32) -> ! {
     if libc::WIFSIGNALED(status) {

@@ -1,0 +1,188 @@
+//! Watching over a program where no pid namespace holds it: everything it started ends with it.
+//!
+//! In: the program's pid, and how many processes it may have. Out: this process's own end, once every descendant has gone.
+//! Orphans come home here (this process is their reaper), so neither a double fork nor a session of their own leads out, and
+//! a cleared environment hides nobody. Who is asked to end (SIGTERM, also when the keeper dies) freezes all of them first: a
+//! stopped process cannot fork. Signals go to handles whose parent was checked, never to a recycled number. Not held: at level
+//! bare a program may kill this process itself; its orphans then belong to the keeper. Absent on purpose: any fd.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::sys;
+
+/// How soon too many processes are noticed. A look costs a few microseconds for an ordinary program.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Signals wake it.
+const NOTHING_TO_COUNT: Duration = Duration::from_secs(3600);
+/// Between two looks while frozen or killed processes are on their way out.
+const NEXT_ROUND: Duration = Duration::from_millis(2);
+/// What is looked at in one round; the rest has its turn in the next.
+const MOST_PER_ROUND: usize = 65_536;
+
+/// Before the program exists, so that none of its orphans can miss it.
+pub(crate) fn begin() -> Result<(), Errno> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+}
+
+/// Never returns: ends as the program ends, and after everything else it started.
+pub(crate) fn over(program: i32, most: Option<u64>) -> ! {
+    // Also the pipes, whose ends must be seen, and the control socket, whose end means that the program runs.
+    let _ = sys::close_from(0, false);
+    sys::hide_memory();
+    let mut ended = None;
+    let patience = if most.is_some() { LOOK_EVERY } else { NOTHING_TO_COUNT };
+    loop {
+        let signal = sys::next_signal(patience);
+        while let Ok(Some((pid, status))) = sys::reap_one() {
+            if pid == program {
+                ended = Some(status);
+            }
+        }
+        let crowded = most.is_some_and(|most| descendants().len() as u64 > most);
+        if ended.is_some() || crowded || signal == Some(libc::SIGTERM) {
+            let told = end_all(program);
+            // Killed for having too many, or because somebody asked: as if it had been the signal itself.
+            sys::end_like(ended.or(told).unwrap_or(libc::SIGKILL));
+        }
+    }
+}
+
+/// Freezes and kills until nobody is left. The program's status, if it ended only now.
+fn end_all(program: i32) -> Option<i32> {
+    let mut status = None;
+    let mut frozen = HashSet::new();
+    loop {
+        let found = descendants();
+        let fresh: Vec<i32> = found.keys().copied().filter(|pid| frozen.insert(*pid)).collect();
+        for pid in &fresh {
+            let _ = send(*pid, &found, Signal::STOP);
+        }
+        if fresh.is_empty() {
+            // Nobody new since the last look: nobody forks any more.
+            for pid in found.keys() {
+                let _ = send(*pid, &found, Signal::KILL);
+            }
+            // What dies leaves its number to others.
+            frozen.clear();
+        }
+        loop {
+            match sys::reap_one() {
+                Ok(Some((pid, ended))) if pid == program => status = Some(ended),
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return status,
+            }
+        }
+        if fresh.is_empty() {
+            let _ = sys::next_signal(NEXT_ROUND);
+        }
+    }
+}
+
+/// Only if it still is the child of who was seen to be its parent, or has come home meanwhile.
+fn send(pid: i32, found: &HashMap<i32, i32>, signal: Signal) -> bool {
+    let Some(handle) = Pid::from_raw(pid)
+        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
+    else {
+        return false;
+    };
+    let me = own_pid();
+    let ours = parent_of(pid).is_some_and(|it| it == me || found.contains_key(&it));
+    ours && rustix::process::pidfd_send_signal(&handle, signal).is_ok()
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// Everybody below this process: pid → parent. Those that have ended and wait to be reaped count too.
+fn descendants() -> HashMap<i32, i32> {
+    let mut found = HashMap::new();
+    let mut to_visit = vec![own_pid()];
+    while let Some(parent) = to_visit.pop() {
+        for child in children_of(parent) {
+            if found.len() >= MOST_PER_ROUND {
+                return found;
+            }
+            if found.insert(child, parent).is_none() {
+                to_visit.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// The children of each of its threads.
+fn children_of(pid: i32) -> Vec<i32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let mut children = Vec::new();
+    for thread in threads.flatten() {
+        match std::fs::read_to_string(thread.path().join("children")) {
+            Ok(text) => {
+                children
+                    .extend(text.split_ascii_whitespace().filter_map(|it| it.parse::<i32>().ok()));
+            }
+            // A kernel without these lists, unless the thread is only gone.
+            Err(error)
+                if error.kind() == std::io::ErrorKind::NotFound && thread.path().exists() =>
+            {
+                return children_by_search(pid);
+            }
+            Err(_) => {}
+        }
+    }
+    children
+}
+
+fn children_by_search(parent: i32) -> Vec<i32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
+}
+
+/// From the fourth field of `stat`: the name before it is in parentheses and may hold anything.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(&stat[name_ends + 1..]).ok()?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_find_the_same_children() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = child.id() as i32;
+        assert_eq!(parent_of(pid), Some(own_pid()));
+        assert!(children_of(own_pid()).contains(&pid));
+        assert!(children_by_search(own_pid()).contains(&pid));
+        assert_eq!(descendants().get(&pid), Some(&own_pid()));
+        assert_eq!(descendants().get(&1), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(descendants().get(&pid), None);
+    }
+
+    #[test]
+    fn a_stranger_gets_no_signal() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        // CONT, which would do nobody any harm.
+        let parent = std::os::unix::process::parent_id() as i32;
+        assert!(!send(parent, &HashMap::new(), Signal::CONT));
+        assert!(send(child.id() as i32, &HashMap::new(), Signal::KILL));
+        assert!(!child.wait().unwrap().success());
+    }
+}
