@@ -8,11 +8,10 @@ use super::file::{
     Connector, ModelEntry, Phase, PhaseKind, Scratchpad, SessionSettings, Shape, Workers, Worktree,
 };
 use super::models::{self, Use};
-use super::node::{Node, Step};
 use super::plan::{Plan, PlanParams, closure, name_of, needs_of, order, phases_of, plan};
-use super::position::At;
 use super::template::{self, check_slug};
 use super::{MODELS_MAX, NAME_MAX, PROMPT_MAX, RUN_WORKERS_MAX, meant, until};
+use crate::tree::{At, Node, Step};
 
 pub(super) fn check(file: &Connector, root: &Node<'_>) -> Vec<At> {
     let mut check = Check { file, root, problems: Vec::new() };

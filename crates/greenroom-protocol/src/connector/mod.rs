@@ -10,12 +10,9 @@
 mod check;
 pub mod file;
 pub mod models;
-mod node;
 pub mod plan;
-mod position;
 pub mod template;
 mod until;
-mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -23,9 +20,12 @@ mod tests;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
+pub(crate) use crate::tree::meant;
+use crate::tree::{At, Kind, Node, Positions, Syntax, read, walk};
+pub use crate::tree::{FileError as ConnectorError, Problem, nearest};
+
 pub use file::Connector;
 pub use plan::{Plan, PlanError, PlanParams, plan};
-pub use position::{ConnectorError, Problem};
 
 /// A larger file is not a description of a run.
 pub const FILE_MAX: usize = 1024 * 1024;
@@ -54,30 +54,26 @@ pub const NAME_MAX: usize = 64;
 
 /// Reads a file. `file` is what it is called in messages.
 pub fn parse(file: &str, text: &str) -> Result<Connector, ConnectorError> {
-    let positions = position::Positions::new(text);
-    let fail =
-        |problems: Vec<position::At>| Err(ConnectorError::new(file, positions.place(problems)));
+    let positions = Positions::new(text);
+    let fail = |problems: Vec<At>| Err(ConnectorError::new(file, positions.place(problems)));
     if text.len() > FILE_MAX {
-        return fail(vec![position::At::new(
-            0,
-            format!("the file is larger than {FILE_MAX} bytes"),
-        )]);
+        return fail(vec![At::new(0, format!("the file is larger than {FILE_MAX} bytes"))]);
     }
-    let root = match node::read(text) {
+    let root = match read(Syntax::Json, text, DEPTH_MAX) {
         Ok(root) => root,
         Err(problem) => return fail(vec![problem]),
     };
     if let Some(problem) = unsupported(&root) {
         return fail(vec![problem]);
     }
-    let problems = walk::check(&root, &schema());
+    let problems = walk::check(&root, &schema()).problems;
     if !problems.is_empty() {
         return fail(problems);
     }
     let connector: Connector = match serde_json::from_value(root.value()) {
         Ok(connector) => connector,
         // The schema is stricter than the types; this would be a hole in it.
-        Err(error) => return fail(vec![position::At::new(root.at, error.to_string())]),
+        Err(error) => return fail(vec![At::new(root.at, error.to_string())]),
     };
     let problems = check::check(&connector, &root);
     if !problems.is_empty() {
@@ -87,12 +83,12 @@ pub fn parse(file: &str, text: &str) -> Result<Connector, ConnectorError> {
 }
 
 /// Shapes of other hosts' files that would only give a list of unknown keys.
-fn unsupported(root: &node::Node<'_>) -> Option<position::At> {
-    let node::Kind::Map(members) = &root.kind else { return None };
+fn unsupported(root: &Node<'_>) -> Option<At> {
+    let Kind::Map(members) = &root.kind else { return None };
     let kind = members.iter().find(|member| member.name == "type")?;
-    let mesh = matches!(&kind.value.kind, node::Kind::Plain(value) if value == "mesh");
+    let mesh = matches!(&kind.value.kind, Kind::Plain(value) if value == "mesh");
     let text = "files of type \"mesh\" are not supported: use \"meeting\", or a pipeline whose workers share a scratchpad";
-    mesh.then(|| position::At::new(kind.value.at, text))
+    mesh.then(|| At::new(kind.value.at, text))
 }
 
 /// The published JSON Schema.
@@ -101,27 +97,4 @@ pub fn schema() -> Value {
         SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Connector>();
     schema.insert("title".to_owned(), "connector.json".into());
     schema.to_value()
-}
-
-/// The known word nearest to a wrong one, if it is near enough to be meant.
-pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// As in the host's own configuration.
-    const SIMILAR: f64 = 0.7;
-    /// Two letters that changed places are one slip, which the other measure takes for two in short words.
-    const SLIP: f64 = 0.9;
-    let similarity = |known: &str| {
-        let slip = known.len() > 2 && strsim::damerau_levenshtein(wrong, known) <= 1;
-        strsim::jaro_winkler(wrong, known).max(if slip { SLIP } else { 0.0 })
-    };
-    known
-        .into_iter()
-        .map(|known| (similarity(known), known))
-        .filter(|(similarity, _)| *similarity >= SIMILAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known)
-}
-
-/// `, did you mean "y"?` or nothing.
-pub(crate) fn meant<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(wrong, known).map(|known| format!(", did you mean {known:?}?")).unwrap_or_default()
 }

@@ -2,24 +2,30 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Mistakes told at once; a file with more is told to be fixed first.
 const PROBLEMS_MAX: usize = 50;
 
 /// A mistake at a byte of the text.
-#[derive(Debug)]
-pub(super) struct At {
-    at: usize,
-    text: String,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct At {
+    /// Offset of the byte.
+    pub at: usize,
+    /// What is wrong.
+    pub text: String,
 }
 
 impl At {
+    /// At this byte.
     pub fn new(at: usize, text: impl Into<String>) -> At {
         At { at, text: text.into() }
     }
 }
 
 /// A mistake, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// From 1.
     pub line: usize,
@@ -31,21 +37,22 @@ pub struct Problem {
 
 /// Everything that is wrong with a file, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectorError {
+pub struct FileError {
     file: String,
     /// At least one.
     pub problems: Vec<Problem>,
 }
 
-impl ConnectorError {
-    pub(super) fn new(file: &str, problems: Vec<Problem>) -> ConnectorError {
-        ConnectorError { file: file.to_owned(), problems }
+impl FileError {
+    /// `file` is what it is called in messages.
+    pub fn new(file: &str, problems: Vec<Problem>) -> FileError {
+        FileError { file: file.to_owned(), problems }
     }
 }
 
-impl std::error::Error for ConnectorError {}
+impl std::error::Error for FileError {}
 
-impl fmt::Display for ConnectorError {
+impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {
             if index > 0 {
@@ -57,18 +64,23 @@ impl fmt::Display for ConnectorError {
     }
 }
 
-pub(super) struct Positions<'a> {
+/// Turns bytes of a text into lines and columns.
+#[derive(Debug)]
+pub struct Positions<'a> {
     text: &'a str,
 }
 
 impl<'a> Positions<'a> {
+    /// Of this text.
     pub fn new(text: &'a str) -> Positions<'a> {
         Positions { text }
     }
 
-    /// In the order of the text, each once.
+    /// In the order of the text, each once, the first few.
     pub fn place(&self, mut problems: Vec<At>) -> Vec<Problem> {
         problems.sort_by_key(|problem| problem.at);
+        problems.dedup();
+        problems.truncate(PROBLEMS_MAX);
         let mut placed: Vec<Problem> = Vec::new();
         for problem in problems {
             let (line, column) = self.of(problem.at);
@@ -77,7 +89,6 @@ impl<'a> Positions<'a> {
                 placed.push(problem);
             }
         }
-        placed.truncate(PROBLEMS_MAX);
         placed
     }
 

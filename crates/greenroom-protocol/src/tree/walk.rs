@@ -5,19 +5,28 @@
 
 use serde_json::Value;
 
-use super::meant;
-use super::node::{Kind, Member, Node};
 use super::position::At;
+use super::{Kind, Member, Node, meant};
 
-pub(super) fn check(root: &Node<'_>, schema: &Value) -> Vec<At> {
-    let mut walk = Walk { root: schema, problems: Vec::new() };
+/// What a walk found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// What is wrong.
+    pub problems: Vec<At>,
+    /// Keys that nobody reads, in tables that are open to more.
+    pub warnings: Vec<At>,
+}
+
+/// Compares a file with its schema.
+pub fn check(root: &Node<'_>, schema: &Value) -> Found {
+    let mut walk = Walk { root: schema, found: Found::default() };
     walk.node(root, schema, None);
-    walk.problems
+    walk.found
 }
 
 struct Walk<'s> {
     root: &'s Value,
-    problems: Vec<At>,
+    found: Found,
 }
 
 impl<'s> Walk<'s> {
@@ -53,11 +62,17 @@ impl<'s> Walk<'s> {
                     let meant = meant(&member.name, names);
                     self.problem(member.at, format!("unknown key {:?}{meant}", member.name));
                 }
-                None => {
-                    if let Some(each @ Value::Object(_)) = schema.get("additionalProperties") {
+                None => match (schema.get("additionalProperties"), known) {
+                    (Some(each @ Value::Object(_)), _) => {
                         self.node(&member.value, each, Some(&member.name));
                     }
-                }
+                    (None, Some(known)) if !is_free(&member.name) => {
+                        let meant = meant(&member.name, known.keys().map(String::as_str));
+                        let text = format!("unknown key {:?}{meant}", member.name);
+                        self.found.warnings.push(At::new(member.at, text));
+                    }
+                    _ => {}
+                },
             }
         }
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
@@ -140,16 +155,14 @@ impl<'s> Walk<'s> {
             }
             ([only], _) => self.node(node, only, name),
             (several, _) => {
-                let tried: Vec<Vec<At>> = several
-                    .iter()
-                    .map(|form| {
-                        let mut walk = Walk { root: self.root, problems: Vec::new() };
-                        walk.node(node, form, name);
-                        walk.problems
-                    })
-                    .collect();
-                if let Some(fewest) = tried.into_iter().min_by_key(Vec::len) {
-                    self.problems.extend(fewest);
+                let tried = several.iter().map(|form| {
+                    let mut walk = Walk { root: self.root, found: Found::default() };
+                    walk.node(node, form, name);
+                    walk.found
+                });
+                if let Some(fewest) = tried.min_by_key(|found| found.problems.len()) {
+                    self.found.problems.extend(fewest.problems);
+                    self.found.warnings.extend(fewest.warnings);
                 }
             }
         }
@@ -219,8 +232,13 @@ impl<'s> Walk<'s> {
     }
 
     fn problem(&mut self, at: usize, text: String) {
-        self.problems.push(At::new(at, text));
+        self.found.problems.push(At::new(at, text));
     }
+}
+
+/// Keys that are the author's own.
+fn is_free(key: &str) -> bool {
+    key == "x" || key.starts_with("x-")
 }
 
 fn forms(schema: &Value) -> Option<&[Value]> {

@@ -1,8 +1,7 @@
 //! JSON that remembers where each part stands.
 //!
-//! In: text. Out: a tree of [`Node`]s with byte offsets, or the first fault of syntax. The grammar is
-//! `serde_json`'s; a part's offset is that of the slice it was read from. Each level reads its parts
-//! again, which the cap on depth makes harmless.
+//! The grammar is `serde_json`'s; a part's offset is that of the slice it was read from. Each level reads
+//! its parts again, which the cap on depth makes harmless.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,92 +11,29 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::DEPTH_MAX;
 use super::position::At;
+use super::{Kind, Member, Node, too_deep, twice};
 
-#[derive(Debug)]
-pub(super) struct Node<'a> {
-    pub at: usize,
-    pub kind: Kind<'a>,
-}
-
-#[derive(Debug)]
-pub(super) enum Kind<'a> {
-    /// `null`, a truth value, a number or a text.
-    Plain(Value),
-    List(Vec<Node<'a>>),
-    Map(Vec<Member<'a>>),
-}
-
-#[derive(Debug)]
-pub(super) struct Member<'a> {
-    pub at: usize,
-    pub name: Cow<'a, str>,
-    pub value: Node<'a>,
-}
-
-/// One step into a tree.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Step<'s> {
-    Key(&'s str),
-    Index(usize),
-}
-
-impl Node<'_> {
-    /// Without offsets.
-    pub fn value(&self) -> Value {
-        match &self.kind {
-            Kind::Plain(value) => value.clone(),
-            Kind::List(items) => items.iter().map(Node::value).collect(),
-            Kind::Map(members) => members
-                .iter()
-                .map(|member| (member.name.clone().into_owned(), member.value.value()))
-                .collect(),
-        }
-    }
-
-    /// The offset of the part a path leads to, or of the last part on the way that exists.
-    pub fn find(&self, path: &[Step<'_>]) -> usize {
-        let mut node = self;
-        for step in path {
-            let next = match (step, &node.kind) {
-                (Step::Key(key), Kind::Map(members)) => {
-                    members.iter().find(|member| member.name == *key).map(|member| &member.value)
-                }
-                (Step::Index(index), Kind::List(items)) => items.get(*index),
-                _ => None,
-            };
-            match next {
-                Some(next) => node = next,
-                None => break,
-            }
-        }
-        node.at
-    }
-}
-
-pub(super) fn read(text: &str) -> Result<Node<'_>, At> {
-    // An editor on Windows may have put this before the first brace.
-    let whole = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let skipped = text.len() - whole.len();
-    let raw: &RawValue = serde_json::from_str(whole).map_err(|error| {
+pub(super) fn read(text: &str, depth_max: usize) -> Result<Node<'_>, At> {
+    let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
         // Read in earnest it says better what is wrong.
-        let error = serde_json::from_str::<Value>(whole).err().unwrap_or(error);
-        At::new(skipped + offset(whole, &error), words(&error))
+        let error = serde_json::from_str::<Value>(text).err().unwrap_or(error);
+        At::new(offset(text, &error), words(&error))
     })?;
-    Reading { text }.node(raw, 0)
+    Reading { text, depth_max }.node(raw, 0)
 }
 
 struct Reading<'a> {
     text: &'a str,
+    depth_max: usize,
 }
 
 impl<'a> Reading<'a> {
     fn node(&self, raw: &'a RawValue, depth: usize) -> Result<Node<'a>, At> {
         let source = raw.get();
         let at = self.place(source);
-        if depth > DEPTH_MAX {
-            return Err(At::new(at, format!("nested deeper than {DEPTH_MAX} levels")));
+        if depth > self.depth_max {
+            return Err(too_deep(at, self.depth_max));
         }
         let fault = |error: serde_json::Error| At::new(at, words(&error));
         let kind = match source.as_bytes().first() {
@@ -129,7 +65,7 @@ impl<'a> Reading<'a> {
                 Cow::Owned(_) => self.place(raw.get()),
             };
             if !seen.insert(name.clone()) {
-                return Err(At::new(at, format!("the key {name:?} is given twice")));
+                return Err(twice(at, &name));
             }
             members.push(Member { at, name, value: self.node(raw, depth + 1)? });
         }
