@@ -1,0 +1,133 @@
+//! What a hook tells a plugin.
+//!
+//! Text of a session gets in only as [`Filtered`]: the compiler sees to it that no plugin is told what no filter saw.
+//! Everything else is a fact: a number, a flag, a word of ours.
+
+use greenroom_engine::egress::Filtered;
+use serde_json::{Map, Value};
+
+/// The fields of one event, in the order they were added.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Payload(Map<String, Value>);
+
+/// A value that cannot be a session's text.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    Nothing,
+    Flag(bool),
+    Number(i64),
+    Word(&'static str),
+}
+
+impl From<bool> for Fact {
+    fn from(flag: bool) -> Fact {
+        Fact::Flag(flag)
+    }
+}
+
+impl From<u64> for Fact {
+    fn from(number: u64) -> Fact {
+        Fact::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<u32> for Fact {
+    fn from(number: u32) -> Fact {
+        Fact::Number(number.into())
+    }
+}
+
+impl From<i32> for Fact {
+    fn from(number: i32) -> Fact {
+        Fact::Number(number.into())
+    }
+}
+
+impl From<&'static str> for Fact {
+    fn from(word: &'static str) -> Fact {
+        Fact::Word(word)
+    }
+}
+
+impl<T: Into<Fact>> From<Option<T>> for Fact {
+    fn from(value: Option<T>) -> Fact {
+        value.map_or(Fact::Nothing, Into::into)
+    }
+}
+
+impl Payload {
+    pub fn new() -> Payload {
+        Payload::default()
+    }
+
+    #[must_use]
+    pub fn fact(mut self, name: &str, fact: impl Into<Fact>) -> Payload {
+        let value = match fact.into() {
+            Fact::Nothing => Value::Null,
+            Fact::Flag(flag) => flag.into(),
+            Fact::Number(number) => number.into(),
+            Fact::Word(word) => word.into(),
+        };
+        self.0.insert(name.to_owned(), value);
+        self
+    }
+
+    #[must_use]
+    pub fn text(mut self, name: &str, text: Filtered<String>) -> Payload {
+        self.0.insert(name.to_owned(), text.into_inner().into());
+        self
+    }
+
+    /// Null where there is none.
+    #[must_use]
+    pub fn maybe(self, name: &str, text: Option<Filtered<String>>) -> Payload {
+        match text {
+            Some(text) => self.text(name, text),
+            None => self.fact(name, Fact::Nothing),
+        }
+    }
+
+    #[must_use]
+    pub fn texts(
+        mut self,
+        name: &str,
+        texts: impl IntoIterator<Item = Filtered<String>>,
+    ) -> Payload {
+        let texts: Vec<Value> = texts.into_iter().map(|text| text.into_inner().into()).collect();
+        self.0.insert(name.to_owned(), texts.into());
+        self
+    }
+
+    /// Any JSON, with `clean` over each of its texts and names.
+    #[must_use]
+    pub fn json(
+        mut self,
+        name: &str,
+        value: Value,
+        clean: &dyn Fn(String) -> Filtered<String>,
+    ) -> Payload {
+        self.0.insert(name.to_owned(), cleaned(value, clean));
+        self
+    }
+
+    pub fn fields(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    pub fn into_fields(self) -> Map<String, Value> {
+        self.0
+    }
+}
+
+/// Recursion ends with the depth of JSON that the edge lets in.
+fn cleaned(value: Value, clean: &dyn Fn(String) -> Filtered<String>) -> Value {
+    match value {
+        Value::String(text) => clean(text).into_inner().into(),
+        Value::Array(items) => items.into_iter().map(|item| cleaned(item, clean)).collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, value)| (clean(name).into_inner(), cleaned(value, clean)))
+            .collect(),
+        plain => plain,
+    }
+}
