@@ -40,6 +40,7 @@ calls! {
     server_shutdown "server.shutdown" (ShutdownParams) -> ShutdownResult;
     server_upgrade "server.upgrade" (UpgradeParams) -> UpgradeResult;
     server_schema "server.schema" (SchemaParams) -> SchemaResult;
+    server_web "server.web" (WebParams) -> WebResult;
     session_create "session.create" (CreateParams) -> CreateResult;
     session_list "session.list" (ListParams) -> ListResult;
     session_info "session.info" (InfoParams) -> SessionInfo;

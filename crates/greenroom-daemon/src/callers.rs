@@ -14,15 +14,26 @@ const ANCESTORS_MAX: usize = 1024;
 
 /// Why this caller is refused, if it is.
 pub fn refused(host: &Host, pid: Option<u32>) -> Option<&'static str> {
-    let confined = host.chains.confined();
-    if confined.is_empty() {
+    if host.chains.confined().is_empty() {
         return None;
     }
-    let leaders: HashSet<u32> = confined
-        .into_iter()
-        .filter_map(|id| host.engine.find(&id.to_string()).ok()?.info().pid)
-        .collect();
-    judge(pid, &leaders, u32::try_from(host.hello.keeper_pid).unwrap_or(0))
+    judge(pid, &leaders(host), u32::try_from(host.hello.keeper_pid).unwrap_or(0))
+}
+
+/// Why a process that is known is refused: only if it is inside of a confined session for certain.
+pub fn inside(host: &Host, pid: u32) -> Option<&'static str> {
+    let leaders = leaders(host);
+    let keeper = u32::try_from(host.hello.keeper_pid).unwrap_or(0);
+    let above = std::iter::successors(Some(pid), |at| parent(*at).filter(|parent| *parent > 1));
+    let above = above.take(ANCESTORS_MAX).take_while(|at| *at != keeper);
+    let orphan = parent(pid) == Some(keeper) && filtered(pid);
+    let inside = orphan || above.into_iter().any(|at| leaders.contains(&at));
+    inside.then_some("callers inside a confined session are not served")
+}
+
+fn leaders(host: &Host) -> HashSet<u32> {
+    let pid = |id: greenroom_engine::SessionId| host.engine.find(&id.to_string()).ok()?.info().pid;
+    host.chains.confined().into_iter().filter_map(pid).collect()
 }
 
 fn judge(pid: Option<u32>, leaders: &HashSet<u32>, keeper: u32) -> Option<&'static str> {

@@ -8,6 +8,7 @@ mod keys;
 mod value;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ pub struct Config {
     pub scratchpad: ScratchpadConfig,
     pub sandbox: SandboxConfig,
     pub attach: Attach,
+    pub http: Http,
     pub events: Events,
     pub log: Log,
 }
@@ -51,6 +53,12 @@ pub struct Sessions {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attach {
     pub prefix: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Http {
+    /// `None`: nowhere, until somebody asks for it.
+    pub listen: Option<SocketAddr>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +89,7 @@ impl Default for Config {
             scratchpad: ScratchpadConfig::default(),
             sandbox: SandboxConfig::default(),
             attach: Attach { prefix: String::new() },
+            http: Http { listen: None },
             events: Events { keep: 0 },
             log: Log { level: String::new(), file_bytes: 0, files: 0 },
         };

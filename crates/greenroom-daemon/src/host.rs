@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::attach::Viewers;
 use crate::chains::{BuiltIn, Ends};
 use crate::config::Config;
+use crate::http::Web;
 use crate::keeper::Keeper;
 use crate::lifecycle::Life;
 use crate::methods::snapshot::Screens;
@@ -37,6 +38,7 @@ pub struct Host {
     pub socket: PathBuf,
     pub started: SystemTime,
     pub life: Life,
+    pub web: Web,
     pub waits: Waits,
     pub viewers: Viewers,
     pub screens: Screens,

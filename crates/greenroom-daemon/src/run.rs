@@ -22,6 +22,7 @@ use crate::chains::{self, Ends};
 use crate::config::{Config, ConfigError};
 use crate::events::{Facts, of_the_host};
 use crate::host::{Counters, Host};
+use crate::http::Web;
 use crate::keeper::{Exit, Keeper, KeeperError};
 use crate::lifecycle::{Ending, Life};
 use crate::logs::{LogError, Logs};
@@ -142,6 +143,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             socket,
             started: SystemTime::now(),
             life: Life::default(),
+            web: Web::new(paths.runtime()),
             waits: Waits::default(),
             viewers: Viewers::default(),
             screens: Screens::default(),
@@ -152,6 +154,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
         run_file::resume(&host);
         tokio::spawn(watch_signals(host.clone()));
         announce(&host, sessions, began);
+        host.web.resume(&host).await;
         host.keeper.ready()?;
         let door = socket::accept(host.clone(), inherited.listener).await;
         host.life.door_closed();
@@ -261,6 +264,7 @@ async fn farewell(host: &Arc<Host>) -> ExitCode {
     tracing::info!(?ending, "stopping");
     host.storage.log(of_the_host("daemon.stopping", json!({ "why": format!("{ending:?}") })));
     if let Ending::Shutdown { grace } = ending {
+        host.web.forget();
         host.engine.end_all(Ladder { grace, ..Ladder::default() }).await;
         chains::settle_all(host).await;
         run_file::settled(host).await;

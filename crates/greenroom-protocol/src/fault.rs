@@ -1,4 +1,5 @@
-//! The table of wire errors: one row per kind, with its JSON-RPC code and the CLI's exit code.
+//! The table of wire errors: one row per kind, with its JSON-RPC code, the
+//! CLI's exit code and the HTTP status.
 //!
 //! In: what went wrong in some room. Out: a [`Fault`] every client can act on without reading
 //! English: `data.kind` is a stable word, `data.hint` is for people.
@@ -43,12 +44,14 @@ pub struct FaultRow {
     pub code: i64,
     /// Exit code of the command line.
     pub exit: u8,
+    /// Status of an HTTP answer.
+    pub status: u16,
     /// When it is used.
     pub summary: &'static str,
 }
 
 macro_rules! faults {
-    ($($kind:ident $word:literal $code:literal $exit:ident $summary:literal;)*) => {
+    ($($kind:ident $word:literal $code:literal $exit:ident $status:literal $summary:literal;)*) => {
         /// What went wrong, as a closed list.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum FaultKind {
@@ -57,34 +60,34 @@ macro_rules! faults {
 
         /// Every kind, in the order of [`FaultKind`].
         pub const FAULTS: &[FaultRow] = &[
-            $(FaultRow { kind: FaultKind::$kind, word: $word, code: $code, exit: exit::$exit, summary: $summary },)*
+            $(FaultRow { kind: FaultKind::$kind, word: $word, code: $code, exit: exit::$exit, status: $status, summary: $summary },)*
         ];
     };
 }
 
 faults! {
-    Parse "parse" -32700 BUG "the frame is not JSON";
-    InvalidRequest "invalid_request" -32600 BUG "the frame is JSON but not a request";
-    UnknownMethod "unknown_method" -32601 UNAVAILABLE "the host has no such method";
-    InvalidParams "invalid_params" -32602 USAGE "a parameter is missing or has the wrong type or range";
-    UnknownSession "unknown_session" -32602 NOT_FOUND "no session has this id or name";
-    Ambiguous "ambiguous" -32602 USAGE "the prefix names more than one session";
-    BadPattern "bad_pattern" -32602 USAGE "a regular expression does not compile";
-    Internal "internal" -32603 BUG "a defect of the host";
-    Timeout "timeout" -32001 TIMEOUT "the wait ran out of time; the evidence is in data";
-    SessionClosed "session_closed" -32002 NOT_FOUND "the session has ended";
-    PermissionDenied "permission_denied" -32004 DENIED "the caller may not do this";
-    Cancelled "cancelled" -32005 FAILED "the caller or another client cancelled it";
-    NotFound "not_found" -32020 NOT_FOUND "no such thing";
-    Unavailable "unavailable" -32021 UNAVAILABLE "the host cannot be reached, is starting or is stopping";
-    TooLarge "too_large" -32022 FAILED "a frame, a request or an answer is over its limit";
-    Conflict "conflict" -32023 FAILED "it does not fit the present state, such as a name in use";
-    SpawnFailed "spawn_failed" -32024 FAILED "the program could not be started";
-    Disk "disk" -32025 FAILED "the disk refused: full, read-only or broken";
-    Busy "busy" -32026 UNAVAILABLE "a limit on things at once is reached; try again later";
-    Unsupported "unsupported" -32027 FAILED "this host or platform cannot do it";
-    Refused "refused" -32029 FAILED "a session plugin could not prepare the session; nothing was started or left behind";
-    NeedsInput "needs_input" -32028 NEEDS_INPUT "the session waits for a person";
+    Parse "parse" -32700 BUG 400 "the frame is not JSON";
+    InvalidRequest "invalid_request" -32600 BUG 400 "the frame is JSON but not a request";
+    UnknownMethod "unknown_method" -32601 UNAVAILABLE 404 "the host has no such method";
+    InvalidParams "invalid_params" -32602 USAGE 400 "a parameter is missing or has the wrong type or range";
+    UnknownSession "unknown_session" -32602 NOT_FOUND 404 "no session has this id or name";
+    Ambiguous "ambiguous" -32602 USAGE 400 "the prefix names more than one session";
+    BadPattern "bad_pattern" -32602 USAGE 400 "a regular expression does not compile";
+    Internal "internal" -32603 BUG 500 "a defect of the host";
+    Timeout "timeout" -32001 TIMEOUT 504 "the wait ran out of time; the evidence is in data";
+    SessionClosed "session_closed" -32002 NOT_FOUND 410 "the session has ended";
+    PermissionDenied "permission_denied" -32004 DENIED 403 "the caller may not do this";
+    Cancelled "cancelled" -32005 FAILED 409 "the caller or another client cancelled it";
+    NotFound "not_found" -32020 NOT_FOUND 404 "no such thing";
+    Unavailable "unavailable" -32021 UNAVAILABLE 503 "the host cannot be reached, is starting or is stopping";
+    TooLarge "too_large" -32022 FAILED 413 "a frame, a request or an answer is over its limit";
+    Conflict "conflict" -32023 FAILED 409 "it does not fit the present state, such as a name in use";
+    SpawnFailed "spawn_failed" -32024 FAILED 422 "the program could not be started";
+    Disk "disk" -32025 FAILED 507 "the disk refused: full, read-only or broken";
+    Busy "busy" -32026 UNAVAILABLE 503 "a limit on things at once is reached; try again later";
+    Unsupported "unsupported" -32027 FAILED 501 "this host or platform cannot do it";
+    Refused "refused" -32029 FAILED 422 "a session plugin could not prepare the session; nothing was started or left behind";
+    NeedsInput "needs_input" -32028 NEEDS_INPUT 409 "the session waits for a person";
 }
 
 impl FaultKind {
@@ -106,6 +109,11 @@ impl FaultKind {
     /// Exit code of the command line.
     pub fn exit(self) -> u8 {
         self.row().exit
+    }
+
+    /// Status of an HTTP answer.
+    pub fn status(self) -> u16 {
+        self.row().status
     }
 
     /// The kind with this word.
@@ -254,6 +262,7 @@ mod tests {
     fn every_kind_has_an_exit_code_of_the_contract() {
         for row in FAULTS {
             assert!(matches!(row.exit, 1..=7 | 70), "{}: {}", row.word, row.exit);
+            assert!(matches!(row.status, 400..=599), "{}: {}", row.word, row.status);
         }
     }
 

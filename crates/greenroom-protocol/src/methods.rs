@@ -150,6 +150,10 @@ methods! {
         rest Some("GET /api/schema"), mcp None, cli Some("schema"),
         r#"{"method": "session.create"}"#,
         "answers this table with JSON Schemas";
+    "server.web" Admin Safe (WebParams) -> WebResult,
+        rest None, mcp None, cli Some("web"),
+        "{}",
+        "starts the HTTP listener if it does not run, and answers its address and token";
 
     "session.create" Control Once (CreateParams) -> CreateResult,
         rest Some("POST /api/sessions"), mcp Some("session_start"), cli Some("new"),
@@ -362,7 +366,7 @@ pub fn document(only: Option<&str>) -> Option<Value> {
     });
     let faults: Vec<Value> = FAULTS
         .iter()
-        .map(|row| json!({"kind": row.word, "code": row.code, "exit": row.exit, "summary": row.summary}))
+        .map(|row| json!({"kind": row.word, "code": row.code, "exit": row.exit, "status": row.status, "summary": row.summary}))
         .collect();
     Some(json!({
         "protocol": crate::PROTOCOL_VERSIONS,
@@ -413,7 +417,7 @@ mod tests {
 
     #[test]
     fn the_contract_is_complete() {
-        let server = "hello capabilities set_notifications subscribe unsubscribe stats shutdown upgrade schema";
+        let server = "hello capabilities set_notifications subscribe unsubscribe stats shutdown upgrade schema web";
         let session = "create list info input wait cancel_wait snapshot transcript resize kill close rename signal \
                        attach subscribe mark replay export";
         let run = "start list info cancel";

@@ -1,6 +1,7 @@
 //! Every key of the configuration, once: section, name, default, meaning, and how it is read.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use greenroom_plugins::sandbox::HostPattern;
 use greenroom_plugins::worktree::Share;
@@ -89,6 +90,11 @@ fn share(given: &Given) -> Result<BTreeMap<String, Share>, String> {
     pairs(given)?.into_iter().map(one).collect()
 }
 
+fn listen(given: &Given) -> Result<Option<SocketAddr>, String> {
+    let text = word(given)?;
+    crate::http::loopback(&text).map(Some).map_err(|error| format!("must be an address: {error}"))
+}
+
 fn hosts(given: &Given) -> Result<Vec<String>, String> {
     let hosts = texts(given)?;
     for host in &hosts {
@@ -140,6 +146,8 @@ keys! {
         "accept level full where Landlock is missing (before Linux 6.2)";
     attach.prefix = Some("ctrl-b"), word,
         "the key that begins a command while attached";
+    http.listen = None, listen,
+        "where REST, MCP and WebSocket listen from the start, such as 127.0.0.1:7878; without it only once asked for";
     events.keep = Some("100000"), events,
         "events kept for replay; the oldest go first";
     log.level = Some("info"), level,

@@ -9,15 +9,17 @@ use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::server::{
     CapabilitiesResult, HelloParams, HelloResult, KeeperStats, LastExit, ProcessStats,
     SchemaParams, SessionCounts, ShutdownParams, ShutdownResult, StatsResult, UpgradeParams,
-    UpgradeResult,
+    UpgradeResult, WebParams, WebResult,
 };
 use greenroom_protocol::methods::{self, METHODS, NOTIFICATIONS};
 use greenroom_protocol::{Fault, FaultKind, PROTOCOL_VERSIONS, Timestamp};
 use serde_json::Value;
 
 use crate::events::of_the_host;
+use crate::http;
 use crate::lifecycle::Ending;
 use crate::rpc::fault;
+use crate::rpc::peer::Via;
 use crate::rpc::router::Call;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -143,6 +145,21 @@ fn rss_bytes(pid: u32) -> Option<u64> {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Only by the socket: whoever came by HTTP has the token, and nobody else shall get it there.
+pub async fn web(call: Call, params: WebParams) -> Result<WebResult, Fault> {
+    if call.peer.caller.via != Via::Socket {
+        let message = "not allowed to call server.web: the token is told on the socket only";
+        return Err(Fault::new(FaultKind::PermissionDenied, message));
+    }
+    let wanted = params.listen.as_deref().map(http::loopback).transpose()?;
+    let serving = call.host.web.start(&call.host, wanted).await?;
+    Ok(WebResult {
+        url: format!("http://{}", serving.address),
+        token: serving.token.reveal().to_owned(),
+        token_file: call.host.web.token_file().display().to_string(),
+    })
 }
 
 pub async fn shutdown(call: Call, params: ShutdownParams) -> Result<ShutdownResult, Fault> {

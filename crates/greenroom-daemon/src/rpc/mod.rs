@@ -2,8 +2,9 @@
 //!
 //! `conn` reads frames and keeps what is in flight, `router` finds the row and the handler,
 //! `outlet` writes without ever blocking anybody, `peer` is what a handler knows of its caller,
-//! `fault` turns every room's errors into the wire's.
+//! `ask` is one call for those who bring a connection of another kind, `fault` turns every room's errors into the wire's.
 
+pub mod ask;
 pub mod conn;
 pub mod fault;
 pub mod outlet;

@@ -23,7 +23,8 @@ const HIGH_WATER: usize = 256 * 1024;
 const KEEP_CAP: usize = 64 * 1024;
 
 pub struct Outlet {
-    stream: Arc<UnixStream>,
+    /// `None`: nothing can be pushed there.
+    stream: Option<Arc<UnixStream>>,
     queue: Mutex<Queue>,
     /// `queue`'s length, readable without its lock.
     queued: AtomicUsize,
@@ -42,8 +43,17 @@ struct Queue {
 
 impl Outlet {
     pub fn new(stream: Arc<UnixStream>) -> Outlet {
-        let queue =
-            Queue { framing: Framing::Ndjson, bytes: Vec::new(), written: 0, closed: false };
+        Outlet::to(Some(stream))
+    }
+
+    /// For a caller that gets one answer and no pushes.
+    pub fn nowhere() -> Outlet {
+        Outlet::to(None)
+    }
+
+    fn to(stream: Option<Arc<UnixStream>>) -> Outlet {
+        let closed = stream.is_none();
+        let queue = Queue { framing: Framing::Ndjson, bytes: Vec::new(), written: 0, closed };
         Outlet {
             stream,
             queue: Mutex::new(queue),
@@ -118,7 +128,8 @@ impl Outlet {
                 self.stuck.notified().await;
                 continue;
             }
-            if let Err(error) = self.stream.writable().await {
+            let Some(stream) = &self.stream else { return io::ErrorKind::NotConnected.into() };
+            if let Err(error) = stream.writable().await {
                 return error;
             }
             let mut queue = self.queue();
@@ -147,12 +158,13 @@ impl Outlet {
     }
 
     fn flush(&self, queue: &mut Queue) -> io::Result<()> {
+        let Some(stream) = &self.stream else { return Ok(()) };
         let result = loop {
             if queue.len() == 0 {
                 queue.reset();
                 break Ok(());
             }
-            match self.stream.try_write(&queue.bytes[queue.written..]) {
+            match stream.try_write(&queue.bytes[queue.written..]) {
                 Ok(written) => queue.written += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     queue.compact();

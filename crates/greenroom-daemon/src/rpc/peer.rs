@@ -15,10 +15,20 @@ use crate::rpc::outlet::Outlet;
 /// Subscriptions of one connection: each is a task with a queue of its own.
 const SUBSCRIPTIONS_MAX: usize = 1024;
 
+/// The door a caller came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// The unix socket: the kernel says whose process it is.
+    Socket,
+    /// HTTP with the token: a browser, perhaps at the other end of a tunnel.
+    Http,
+}
+
 /// Who is calling, and what that lets them do.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     pub pid: Option<u32>,
+    pub via: Via,
     pub scope: Scope,
     /// Why it may do nothing at all.
     pub refused: Option<&'static str>,
@@ -27,7 +37,13 @@ pub struct Caller {
 impl Caller {
     /// A process of our own user: it could do everything by itself anyway.
     pub fn of_our_user(pid: Option<u32>) -> Caller {
-        Caller { pid, scope: Scope::Admin, refused: None }
+        Caller { pid, via: Via::Socket, scope: Scope::Admin, refused: None }
+    }
+
+    /// Whoever shows the token. It may use sessions, but not stop or replace the host, see raw output or hand out
+    /// rights: a token that leaked is not the whole host.
+    pub fn with_the_token() -> Caller {
+        Caller { pid: None, via: Via::Http, scope: Scope::Control, refused: None }
     }
 
     pub fn may(&self, scope: Scope) -> bool {

@@ -97,6 +97,7 @@ pub fn call(call: Call, method: &str, params: Option<&RawValue>) -> Result<Later
         "server.shutdown" => serve(call, params, server::shutdown),
         "server.upgrade" => serve(call, params, server::upgrade),
         "server.schema" => serve(call, params, server::schema),
+        "server.web" => serve(call, params, server::web),
         "session.create" => serve(call, params, session::create),
         "session.list" => serve(call, params, session::list),
         "session.info" => serve(call, params, session::info),

@@ -96,6 +96,33 @@ pub struct SetNotifications {
     pub sessions: Option<Vec<String>>,
 }
 
+/// Params of `server.web`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WebParams {
+    /// Where to listen, such as `127.0.0.1:7878`; only this machine's own addresses. Without it as
+    /// configured, or on any free port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<String>,
+}
+
+/// Result of `server.web`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WebResult {
+    /// Where REST, MCP and WebSocket are, such as `http://127.0.0.1:7878`.
+    pub url: String,
+    /// What every request has to show.
+    pub token: String,
+    /// The file it is in, for programs that start later.
+    pub token_file: String,
+}
+
+/// The token is a secret.
+impl std::fmt::Debug for WebResult {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebResult").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
 /// Params of `server.subscribe`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SubscribeParams {

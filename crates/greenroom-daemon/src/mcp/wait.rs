@@ -1,0 +1,134 @@
+//! `session_wait`: conditions as a model would say them.
+//!
+//! A text counts when it is on the screen, or went by since the call: a fast program may scroll it away between two looks.
+//! Those are two waits of the host, because each has a scope of its own.
+
+use std::sync::Arc;
+
+use greenroom_protocol::{Fault, FaultKind};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::tools::{TEXT_DEFAULT, TEXT_MAX, Told, cut};
+use super::{Answer, Backend};
+use crate::rpc::fault;
+
+/// When nobody says how long.
+const TIMEOUT_DEFAULT_MS: u64 = 30_000;
+/// Longest wait of one call: whoever wants more calls again, and is asked in between whether it still wants to.
+const TIMEOUT_MAX_MS: u64 = 600_000;
+
+/// Arguments of `session_wait`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    /// Id or name of the session.
+    session: String,
+    /// Until this regular expression matches the screen, or output that comes.
+    #[serde(default)]
+    text: Option<String>,
+    /// Until nothing visible has changed for this long: 500 suits most programs.
+    #[serde(default)]
+    stable_ms: Option<u64>,
+    /// Until the program has ended.
+    #[serde(default)]
+    exit: bool,
+    /// Only what came after this sequence number counts; `session_send` answers one.
+    #[serde(default)]
+    since: Option<u64>,
+    /// For how long: 30000 if left out, 600000 at most.
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+    /// At most this much text of the screen: 16384 if left out.
+    #[serde(default)]
+    max_bytes: Option<u64>,
+}
+
+pub async fn until(backend: &Arc<dyn Backend>, wait: Wait) -> Result<Told, Fault> {
+    let max = wait.max_bytes.map_or(TEXT_DEFAULT, |max| usize::try_from(max).unwrap_or(TEXT_MAX));
+    let max = max.clamp(1, TEXT_MAX);
+    match first_of(backend, &wait).await {
+        Ok(found) => {
+            let screen =
+                cut(found["snapshot"]["text"].as_str().unwrap_or_default(), max).to_owned();
+            let mut value = json!({
+                "matched": true, "sequence": found["sequence"], "elapsed_ms": found["elapsed_ms"],
+                "screen": screen,
+            });
+            for (name, from) in [("exit", &found["exit"]), ("found", &found["outcome"])] {
+                if !from.is_null() {
+                    value[name] = from.clone();
+                }
+            }
+            Ok(Told { text: None, value })
+        }
+        Err(fault) if fault.kind() == FaultKind::Timeout => {
+            let seen = fault.evidence().unwrap_or_default();
+            let value = json!({
+                "matched": false, "why": "timeout", "sequence": seen.sequence, "elapsed_ms": seen.elapsed_ms,
+                "screen": cut(&seen.last_text, max), "nearest": seen.nearest,
+            });
+            Ok(Told { text: None, value })
+        }
+        Err(fault) if fault.kind() == FaultKind::SessionClosed => {
+            let value = json!({
+                "matched": false, "why": "ended", "exit": fault.data.more.get("exit"), "message": fault.message,
+            });
+            Ok(Told { text: None, value })
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+async fn first_of(backend: &Arc<dyn Backend>, wait: &Wait) -> Result<Value, Fault> {
+    let mut tests = Vec::new();
+    if let Some(pattern) = &wait.text {
+        tests.push(json!({ "type": "screen_regex", "value": pattern }));
+    }
+    if let Some(min_ms) = wait.stable_ms {
+        tests.push(json!({ "type": "screen_stable", "value": { "min_ms": min_ms } }));
+    }
+    if wait.exit {
+        tests.push(json!({ "type": "process_exited" }));
+    }
+    if tests.is_empty() {
+        return Err(fault::invalid("nothing to wait for: give text, stable_ms or exit"));
+    }
+    let now = ask(backend, wait, json!({ "type": "any", "value": tests }), wait.since);
+    let Some(pattern) = &wait.text else { return now.await };
+    let since = match wait.since {
+        Some(since) => since,
+        None => {
+            let params = json!({ "session": wait.session });
+            backend.call("session.info", params).await?["seq"].as_u64().unwrap_or(0)
+        }
+    };
+    let passing = json!({ "type": "transcript_regex", "value": pattern });
+    either(now, ask(backend, wait, passing, Some(since))).await
+}
+
+fn ask(backend: &Arc<dyn Backend>, wait: &Wait, matcher: Value, since: Option<u64>) -> Answer {
+    let timeout_ms = wait.timeout_ms.unwrap_or(TIMEOUT_DEFAULT_MS).min(TIMEOUT_MAX_MS);
+    let mut params = json!({
+        "session": wait.session, "matcher": matcher, "timeout_ms": timeout_ms, "snapshot": "text",
+    });
+    if let Some(since) = since {
+        params["since"] = json!(since);
+    }
+    backend.call("session.wait", params)
+}
+
+/// Either may succeed after the other gave up; the first failure is the one to tell.
+async fn either(mut one: Answer, mut other: Answer) -> Result<Value, Fault> {
+    tokio::select! {
+        found = &mut one => match found {
+            Ok(found) => Ok(found),
+            Err(error) => other.await.map_err(|_| error),
+        },
+        found = &mut other => match found {
+            Ok(found) => Ok(found),
+            Err(error) => one.await.map_err(|_| error),
+        },
+    }
+}
