@@ -5,7 +5,8 @@
 //! end of the batch, or with a final byte that is not listed here.
 //! Also here: the clamps for sequences whose cost a program could choose (REP, CHT, CBT).
 
-use alacritty_terminal::index::Column;
+use alacritty_terminal::index::{Column, Line};
+use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::Flags;
 use unicode_width::UnicodeWidthChar;
 use vte::ansi::{
@@ -32,7 +33,7 @@ impl Params {
 
     /// vte's reading of a parameter: absent and zero are the default.
     #[inline]
-    fn or(&self, index: usize, default: u16) -> u16 {
+    pub(super) fn or(&self, index: usize, default: u16) -> u16 {
         match self.values[..self.len].get(index) {
             Some(&value) if value != 0 => value,
             _ => default,
@@ -213,11 +214,13 @@ impl Front {
         }
     }
 
-    /// REP. Once every row has been filled with the character and has scrolled off after it (an
-    /// inserted character can leave blanks in the row it fills), every further line changes
-    /// nothing: only the place in the line counts.
+    /// REP. Once every row has been filled with the character and has scrolled off after it, every
+    /// further line changes nothing: only the place in the line counts.
     pub(super) fn repeat(&mut self, count: usize) {
         let Some(c) = self.state.last_char else { return };
+        if self.guest.term.mode().contains(TermMode::INSERT) && c.width() != Some(0) {
+            return self.repeat_inserting(c, count);
+        }
         let (cols, rows) = (self.guest.cols(), self.guest.rows());
         let width = c.width().unwrap_or(0);
         let filled = cols * (2 * rows + 2);
@@ -238,6 +241,35 @@ impl Front {
         } else {
             for _ in 0..count {
                 self.put(c);
+            }
+        }
+    }
+
+    /// REP in insert mode. A row that does not scroll is shifted round and round; as soon as the
+    /// screen is what it was before, whole rounds are left out.
+    fn repeat_inserting(&mut self, c: char, count: usize) {
+        let mut left = count;
+        let mut seen = self.guest.grid().clone();
+        let (mut since, mut patience) = (0, self.guest.cols());
+        while left > 0 {
+            self.put(c);
+            left -= 1;
+            since += 1;
+            let now = self.guest.grid();
+            let same_place = now.cursor.point == seen.cursor.point
+                && now.cursor.input_needs_wrap == seen.cursor.input_needs_wrap;
+            let rows = 0..self.guest.rows() as i32;
+            let same = same_place && rows.map(Line).all(|line| now[line] == seen[line]);
+            if same && left >= since {
+                if self.rules.hold(Rule::RepPhase) {
+                    left %= since;
+                } else {
+                    left = 0;
+                }
+            } else if since == patience {
+                // Further on, and with twice the patience: a round may be long.
+                seen = now.clone();
+                (since, patience) = (0, 2 * patience);
             }
         }
     }

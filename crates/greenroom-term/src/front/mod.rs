@@ -5,7 +5,8 @@
 //!
 //! Runs of text are written straight into the grid (`print`), common CSI sequences are parsed by
 //! hand (`csi`), everything else is collected whole (`lexer`) and handed to vte (`tap`). Text that
-//! must scroll off within one batch is not written at all (`skip`).
+//! must scroll off within one batch is not written at all (`skip`), and neither is what is painted
+//! over within it (`picture`).
 //! Deliberately absent: buffering of synchronized updates. Bytes take effect at once, or "keyframe
 //! plus bytes" would not be defined; readers look at the flag.
 
@@ -14,6 +15,7 @@ mod csi;
 mod dispatch;
 mod lexer;
 mod modes;
+mod picture;
 mod print;
 mod rules;
 mod scan;
@@ -58,6 +60,8 @@ pub(crate) struct Front {
     cut: Vec<u8>,
     /// Batches from this size on are looked at for skipping; `None`: never (history is kept).
     skip_from: Option<usize>,
+    /// Where in a batch a whole picture is looked for; `None`: by the size of the screen.
+    window: Option<usize>,
     tails: Tails,
     /// Something visible happened.
     pub touched: bool,
@@ -75,6 +79,7 @@ impl Front {
             lexer: Lexer::default(),
             cut: Vec::new(),
             skip_from: (history == 0).then_some(SKIP_FROM),
+            window: None,
             tails: Tails::default(),
             touched: false,
             rules: Rules::default(),

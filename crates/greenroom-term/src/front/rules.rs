@@ -60,6 +60,18 @@ rules! {
     MalformedStops,
     /// The cursor stands in column 0 after a skip, with no wrap pending.
     CursorHome,
+    /// Origin mode stops the search for pictures.
+    OriginStops,
+    /// Insert mode stops the search for pictures.
+    InsertStops,
+    /// A picture writes every row, not all but one.
+    AllRows,
+    /// A row counts only if it was written from its first column on.
+    FirstColumn,
+    /// A row counts only if its rest was erased.
+    RestErased,
+    /// Text that reaches the last column may go on in another row.
+    BeforeTheEdge,
     /// A cell that is half of a wide character is not overwritten by a plain run.
     WideHalves,
     /// A character cut by the end of a read is completed by the next.

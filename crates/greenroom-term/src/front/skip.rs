@@ -25,7 +25,7 @@ use super::scan::Specials;
 use super::utf8::{self, Decoded};
 
 /// Stretches too short to skip in one batch before the batch is read plainly: each costs a scan.
-const MAX_SHORT: usize = 8;
+pub(super) const MAX_SHORT: usize = 8;
 /// Sequences to apply in one stretch; more means it is not the kind of text this is for.
 const MAX_APPLIED: usize = 1024;
 /// CR LF is looked for at so many line feeds before giving up.
@@ -33,24 +33,33 @@ const MAX_TRIES: usize = 16;
 
 /// A stretch without barriers.
 #[derive(Default)]
-struct Stretch {
+pub(super) struct Stretch {
     /// Where it ends: a barrier or the end of the batch.
-    end: usize,
+    pub end: usize,
     /// Sequences and shifts to apply, as ranges.
-    applied: Vec<(usize, usize)>,
+    pub applied: Vec<(usize, usize)>,
+}
+
+/// Why the text of a stretch need not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dead {
+    /// It scrolls off: where the cursor stands matters.
+    Scrolled,
+    /// It is painted over, and the cursor is put somewhere.
+    Painted,
 }
 
 impl Front {
     /// Reads a batch, skipping what it can.
     pub(super) fn skim(&mut self, bytes: &[u8]) {
-        let mut at = 0;
+        let mut at = self.skip_pictures(bytes);
         let mut short = 0;
         while at < bytes.len() {
             if short > MAX_SHORT {
                 return self.parse(&bytes[at..]);
             }
             let rest = &bytes[at..];
-            let stretch = Stretch::find(rest, self.rules);
+            let stretch = Stretch::find(rest, self.rules, Dead::Scrolled);
             match self.point_to_skip_to(rest, stretch.end) {
                 Some(point) => {
                     self.skip(rest, point, &stretch.applied);
@@ -87,8 +96,20 @@ impl Front {
         (reached || !self.rules.hold(Rule::ReachBottom)).then_some(lf + 1)
     }
 
-    /// Does to the state what the bytes before `point` would have done.
+    /// Does to the state what the bytes before `point`, after a line feed, would have done.
     fn skip(&mut self, bytes: &[u8], point: usize, applied: &[(usize, usize)]) {
+        self.apply(bytes, point, applied);
+        let bottom = self.guest.rows() as i32 - 1;
+        let cursor = &mut self.guest.term.grid_mut().cursor;
+        cursor.point.line = Line(bottom);
+        if self.rules.hold(Rule::CursorHome) {
+            cursor.point.column = Column(0);
+            cursor.input_needs_wrap = false;
+        }
+    }
+
+    /// Does to all state but cells and the cursor's place what the bytes before `point` would have done.
+    pub(super) fn apply(&mut self, bytes: &[u8], point: usize, applied: &[(usize, usize)]) {
         self.touched = true;
         if self.rules.hold(Rule::LastChar)
             && let Some(c) = last_printed(&bytes[..point], applied)
@@ -104,13 +125,6 @@ impl Front {
         self.ring(&bytes[from..point]);
         if self.rules.hold(Rule::ApplySgr) {
             self.apply_sgr(&bytes[..point]);
-        }
-        let bottom = self.guest.rows() as i32 - 1;
-        let cursor = &mut self.guest.term.grid_mut().cursor;
-        cursor.point.line = Line(bottom);
-        if self.rules.hold(Rule::CursorHome) {
-            cursor.point.column = Column(0);
-            cursor.input_needs_wrap = false;
         }
     }
 
@@ -142,14 +156,28 @@ impl Front {
 }
 
 impl Stretch {
-    fn find(bytes: &[u8], rules: Rules) -> Stretch {
+    pub(super) fn find(bytes: &[u8], rules: Rules, dead: Dead) -> Stretch {
         let mut applied = Vec::new();
         let mut specials = Specials::new(bytes);
         let mut at = 0;
         while let Some(start) = specials.next_from(at) {
+            let common = plain_csi(&bytes[start..]);
+            if let Some((last, len)) = common
+                && (last == b'm' || dead == Dead::Painted && only_cells(last))
+            {
+                at = start + len;
+                continue;
+            }
             let (class, len) = classify(&bytes[start..], rules);
             match class {
                 Class::Ignore | Class::Sgr => {}
+                Class::Apply if dead == Dead::Painted && inserts(&bytes[start..start + len]) => {
+                    return Stretch { end: start, applied };
+                }
+                Class::Barrier if dead == Dead::Painted && only_cells_escape(&bytes[start..]) => {
+                    at = start + 2;
+                    continue;
+                }
                 Class::Apply if applied.len() < MAX_APPLIED => applied.push((start, start + len)),
                 Class::Apply | Class::Barrier => return Stretch { end: start, applied },
             }
@@ -157,6 +185,36 @@ impl Stretch {
         }
         Stretch { end: bytes.len(), applied }
     }
+}
+
+/// `ESC [ digits and semicolons final`: the final byte and the length.
+#[inline]
+pub(super) fn plain_csi(bytes: &[u8]) -> Option<(u8, usize)> {
+    let [0x1b, b'[', rest @ ..] = bytes else { return None };
+    for (at, &byte) in rest.iter().enumerate() {
+        match byte {
+            b'0'..=b';' if byte != b':' => {}
+            0x40..=0x7e => return Some((byte, at + 3)),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Final bytes of sequences that only change cells or move the cursor.
+#[inline]
+fn only_cells(last: u8) -> bool {
+    matches!(last, b'@'..=b'H' | b'J'..=b'M' | b'P' | b'S' | b'T' | b'X' | b'`' | b'a' | b'd'..=b'f')
+}
+
+/// Insert mode, on or off: text then moves what is painted over.
+pub(super) fn inserts(sequence: &[u8]) -> bool {
+    matches!(sequence, [0x1b, b'[', b'4', b'h' | b'l'])
+}
+
+/// IND, NEL and RI.
+fn only_cells_escape(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x1b, b'D' | b'E' | b'M', ..])
 }
 
 fn is_sgr(sequence: &[u8]) -> bool {

@@ -63,6 +63,7 @@ fn feed_cut(front: &mut Front, bytes: &[u8], seed: u64) {
 fn front(stream: &Stream, without: Option<Rule>) -> Front {
     let mut front = Front::new(stream.size, 0);
     front.skip_from = Some(1);
+    front.window = Some(1 + stream.cuts as usize % 200);
     front.rules.without = without;
     front
 }

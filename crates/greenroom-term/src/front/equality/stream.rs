@@ -93,12 +93,12 @@ impl Stream {
 fn piece(random: &mut Random, calm: usize) -> Vec<u8> {
     let text = match random.below(if calm == 0 { 40 } else { 14 + 9 * (4 - calm) }) {
         0..=3 => lines(random),
-        4 => frame(random),
+        4 => pictures(random),
         5 => repaint(random),
         6..=8 => words(random),
         9 => sgr(random),
         10 => format!("{}{}\r\n", sgr(random), words(random)),
-        11 => repaint(random),
+        11 => frame(random),
         12 => control(random),
         13 => wide(random),
         14 => osc(random),
@@ -206,6 +206,74 @@ fn frame(random: &mut Random) -> String {
         text += random.of(&["\x1b[K", "\x1b[K", ""]);
     }
     text
+}
+
+/// What is wrong with a picture.
+#[derive(Clone, Copy, PartialEq)]
+enum Flaw {
+    None,
+    /// Something in between, rows that are not whole.
+    Gaps,
+    /// Positions that count from a region's start.
+    Origin,
+    /// Text that moves what it is written on.
+    Insert,
+    /// Rows in any order, with text that goes on in the next.
+    Overlong,
+}
+
+/// Whole pictures, row by row; some that only look like it.
+fn pictures(random: &mut Random) -> String {
+    use Flaw::{Gaps, Insert, Origin, Overlong};
+    let flaws = [Flaw::None, Gaps, Origin, Insert, Overlong, Overlong, Overlong];
+    let flaw = flaws[random.below(flaws.len())];
+    let mut text = lines(random);
+    if flaw == Flaw::Insert {
+        text += &wide(random);
+        text += "\x1b[4h";
+        text += &wide(random).repeat(4);
+    }
+    if flaw == Flaw::Origin {
+        text += random.of(&["\x1b[2;3r\x1b[?6h", "\x1b[?6h", "\x1b[1;2r"]);
+    }
+    let mut rows: Vec<_> = (1..=random.rows).collect();
+    for _ in 0..1 + random.below(3) {
+        text += random.of(&["", "\x1b[?25l", "\x1b[2J", "\x1b[H", "\x1b[1;31m", "\x1b]2;t\x07"]);
+        if flaw == Flaw::Overlong {
+            let (a, b) = (random.below(rows.len()), random.below(rows.len()));
+            rows.swap(a, b);
+        }
+        for row in &rows {
+            picture_row(&mut text, random, *row, flaw);
+        }
+    }
+    text
+}
+
+fn picture_row(text: &mut String, random: &mut Random, row: usize, flaw: Flaw) {
+    let flawed = |random: &mut Random, kind| flaw == kind && random.below(3) == 0;
+    if flawed(random, Flaw::Gaps) && random.below(random.rows) == 0 {
+        *text += random.of(&[
+            "\x1b[3;2Hab",
+            "\x1b[2L",
+            "\x1bM",
+            "\n",
+            "\t",
+            "\x1b[6n",
+            "\x1b7",
+            "abcdefghij",
+        ]);
+        return;
+    }
+    let col = if flawed(random, Flaw::Gaps) { 2 } else { 1 };
+    *text += &format!("\x1b[{row};{col}H");
+    let texts = ["", "", "a", "a", "\x1b[7m", "\x1b[m", "bc", "\u{e9}", "あ", "\x1b[44mxyz\x1b[m"];
+    *text += random.of(&texts);
+    if flawed(random, Flaw::Overlong) {
+        *text += "abcdefghijklmnopqrstuvwxyz";
+    }
+    let ends = ["\x1b[K", "\x1b[K", "\x1b[K", "\x1b[0K", "\x1b[2K"];
+    *text += if flawed(random, Flaw::Gaps) { "" } else { random.of(&ends) };
 }
 
 /// Lines that do not wrap, about a screen of them.
