@@ -13,13 +13,16 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::MemfdFlags;
 
-use crate::message::{ExitStatus, LastExit, MAX_PATH_BYTES, SessionId, get_status, put_status};
+use crate::message::{
+    ExitStatus, LastExit, MAX_PATH_BYTES, SessionId, WorkerId, get_status, put_status,
+};
 use crate::sessions::MAX_SESSIONS;
 use crate::wire::{DecodeError, Reader, Writer};
+use crate::workers::MAX_WORKERS;
 
 /// Grows with every change of the layout; a keeper can only be replaced by one that reads its version. Version 1 had no
-/// sandboxes, and is still read.
-const HANDOVER_VERSION: u16 = 2;
+/// sandboxes, version 2 no workers; both are still read.
+const HANDOVER_VERSION: u16 = 3;
 const OLDEST_VERSION: u16 = 1;
 /// Far above 4,096 sessions of 40 bytes and a few paths.
 const MAX_HANDOVER_BYTES: u64 = 4 * 1024 * 1024;
@@ -51,6 +54,15 @@ pub(crate) struct Handover {
     pub(crate) young_deaths: u32,
     pub(crate) ever_ready: bool,
     pub(crate) sessions: Vec<HeldSession>,
+    pub(crate) workers: Vec<HeldWorker>,
+}
+
+/// The old daemon's, to be ended with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeldWorker {
+    pub(crate) id: WorkerId,
+    pub(crate) pid: i32,
+    pub(crate) watched: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,6 +159,12 @@ impl Handover {
                 put_fd(&mut w, session.listener_fd);
             }
         }
+        if version >= 3 {
+            w.count(self.workers.len());
+            for worker in &self.workers {
+                w.u64(worker.id.0).i32(worker.pid).flag(worker.watched);
+            }
+        }
         w.finish()
     }
 
@@ -194,6 +212,13 @@ impl Handover {
                 let count = r.count("session count", MAX_SESSIONS)?;
                 (0..count).map(|_| get_session(&mut r, version)).collect::<Result<_, _>>()?
             },
+            workers: match version {
+                ..3 => Vec::new(),
+                _ => {
+                    let count = r.count("worker count", MAX_WORKERS)?;
+                    (0..count).map(|_| get_worker(&mut r)).collect::<Result<_, _>>()?
+                }
+            },
         })
     }
 }
@@ -208,6 +233,14 @@ fn get_session(r: &mut Reader<'_>, version: u16) -> Result<HeldSession, DecodeEr
         exit: get_status(r)?,
         inner_fd: if sandboxes { get_fd(r)? } else { None },
         listener_fd: if sandboxes { get_fd(r)? } else { None },
+    })
+}
+
+fn get_worker(r: &mut Reader<'_>) -> Result<HeldWorker, DecodeError> {
+    Ok(HeldWorker {
+        id: WorkerId(r.u64("worker id")?),
+        pid: r.i32("pid")?,
+        watched: r.flag("watched")?,
     })
 }
 

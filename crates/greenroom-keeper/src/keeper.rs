@@ -25,6 +25,7 @@ use crate::outbox::{Flush, Outbox};
 use crate::replace::{self, ReplaceError, Replacement, TELL_PATIENCE};
 use crate::sessions::{Phase, Sessions, Settled};
 use crate::signals::{Signals, kill_group, kill_process};
+use crate::workers::Workers;
 
 /// Between HUP and TERM, and KILL, for sessions at the end of the keeper.
 const SESSION_GRACE: Duration = Duration::from_secs(2);
@@ -62,6 +63,7 @@ pub(crate) struct Keeper {
     pub(crate) greeted: bool,
     pub(crate) outbox: Outbox,
     pub(crate) sessions: Sessions,
+    pub(crate) workers: Workers,
     pub(crate) replacement: Option<Replacement>,
     pub(crate) ending: Option<Ending>,
     pub(crate) stop_requests: u32,
@@ -88,6 +90,7 @@ impl Keeper {
             generation: self.generation,
             daemon_starts: self.daemon.starts,
             last_exit: self.daemon.last_exit,
+            workers: true,
         })
     }
 
@@ -98,7 +101,7 @@ impl Keeper {
             self.outbox.clear();
             return Flush::Empty;
         };
-        self.outbox.flush(link, &self.sessions)
+        self.outbox.flush(link, &self.sessions, &self.workers)
     }
 
     pub(crate) fn told_ready(&mut self) {
@@ -120,7 +123,7 @@ impl Keeper {
                 self.daemon_ended(status);
             } else if self.is_check(pid) {
                 self.check_ended(status);
-            } else {
+            } else if !self.worker_ended(pid, status) {
                 self.session_ended(pid, status);
             }
         }
@@ -173,6 +176,7 @@ impl Keeper {
         self.link = None;
         self.greeted = false;
         self.outbox.clear();
+        self.end_all_work();
         let Some(ended) = self.daemon.ended(status) else {
             return;
         };
@@ -231,6 +235,7 @@ impl Keeper {
                 let _ = self.signal(id, signo, SignalTarget::Group);
             }
         }
+        self.end_all_work();
         if let Some(Replacement::Checking(check)) = self.replacement.take() {
             let _ = kill_process(check.pid, libc::SIGKILL);
         }
@@ -292,6 +297,7 @@ impl Keeper {
             self.log.say(format_args!("stage {pid} does not get ready: killed"));
             let _ = kill_group(pid, libc::SIGKILL);
         }
+        self.kill_late_workers(now);
         self.replace_on_time(now);
         let due = self.daemon.running.is_none() && self.daemon.start_at <= now;
         if due && self.ending.is_none() {
@@ -310,14 +316,19 @@ impl Keeper {
         let replacing = self.replacement.as_ref().map(|it| match it {
             Replacement::Checking(check) => check.kill_at,
             // Wakes up by itself: each stage has its own deadline.
-            Replacement::Telling { .. } if self.sessions.is_staging() => now + STAGING_LOOK,
+            Replacement::Telling { .. } if self.is_staging() => now + STAGING_LOOK,
             Replacement::Telling { .. } if self.outbox.is_empty() => now,
             Replacement::Telling { exec_by, .. } => *exec_by,
         });
         let start = (running.is_none() && self.ending.is_none()).then_some(self.daemon.start_at);
         let stage = self.sessions.stage_deadline();
+        let worker = self.workers.deadline();
         let running = running.and_then(|it| it.kill_at);
-        [running, ending, replacing, start, stage].into_iter().flatten().min()
+        [running, ending, replacing, start, stage, worker].into_iter().flatten().min()
+    }
+
+    fn is_staging(&self) -> bool {
+        self.sessions.is_staging() || self.workers.is_staging()
     }
 
     fn start_daemon(&mut self) {
@@ -340,8 +351,8 @@ impl Keeper {
     /// The code to exit with, once nothing is left to wait for.
     pub(crate) fn finished(&self) -> Option<u8> {
         let ending = self.ending.as_ref()?;
-        let sessions_over =
-            self.sessions.live_pids().is_empty() || ending.give_up_at <= Instant::now();
+        let nobody_lives = self.sessions.live_pids().is_empty() && self.workers.is_empty();
+        let sessions_over = nobody_lives || ending.give_up_at <= Instant::now();
         (sessions_over && self.daemon.running.is_none()).then_some(u8::from(ending.failed))
     }
 
@@ -369,6 +380,7 @@ impl Keeper {
     }
 
     fn replace_on_time(&mut self, now: Instant) {
+        let staging = self.is_staging();
         match &mut self.replacement {
             Some(Replacement::Checking(check)) if check.kill_at <= now => {
                 // Its exit by signal 9 becomes the reason told.
@@ -376,7 +388,7 @@ impl Keeper {
                 check.kill_at = now + REAP_PATIENCE;
             }
             // A stage's socket and buffers would be lost: it is waited for, and has its own deadline.
-            Some(Replacement::Telling { .. }) if self.sessions.is_staging() => {}
+            Some(Replacement::Telling { .. }) if staging => {}
             Some(Replacement::Telling { path, exec_by })
                 if self.outbox.is_empty() || *exec_by <= now =>
             {
@@ -433,6 +445,7 @@ impl Keeper {
             young_deaths: self.daemon.young_deaths,
             ever_ready: self.daemon.ever_ready,
             sessions: sessions.collect(),
+            workers: self.workers.held(),
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | `sessions`, `outbox` | what is held; what waits to be told |
 //! | `spawn`, `launch`, `fds` | PTY and buffers; clone, set-up, exec; the low fd slots |
 //! | `staging` | sandboxed sessions on their way |
+//! | `workers` | programs of plugins: on pipes, and gone with the daemon |
 //! | `daemon` | start, death, back-off, and what happens when the keeper dies |
 //! | `replace`, `handover` | exec in place; the state that goes with it |
 //! | `listen` | lock, stale socket, bind |
@@ -45,12 +46,13 @@ pub mod spec;
 mod staging;
 pub mod tree;
 mod wire;
+mod workers;
 
 pub use inherit::{Inherited, inherited};
 pub use link::{KeeperEvent, KeeperLink, LINK_FD, LISTEN_FD, LinkError, SessionFds};
 pub use message::{
     ExitStatus, KeeperHello, LastExit, MAX_TAKE, PROTOCOL_VERSION, SessionEntry, SessionId,
-    SessionState, SignalTarget, SpawnStep,
+    SessionState, SignalTarget, SpawnStep, WorkerId,
 };
 pub use options::{EXIT_SHUTDOWN, EXIT_UPGRADE, KeeperOptions};
 pub use run::{check, resume, run};

@@ -22,7 +22,7 @@ use rustix::net::{
 
 use crate::message::{
     ExitStatus, KeeperHello, MAX_MESSAGE_BYTES, MAX_TAKE, PROTOCOL_VERSION, SessionEntry,
-    SessionId, SignalTarget, SpawnStep, ToDaemon, ToKeeper,
+    SessionId, SignalTarget, SpawnStep, ToDaemon, ToKeeper, WorkerId,
 };
 use crate::spec::{SpawnSpec, SpecError};
 use crate::wire::DecodeError;
@@ -111,6 +111,23 @@ pub enum KeeperEvent {
     Replaced {
         why_not: Option<String>,
     },
+    /// A worker's program runs. With the socket on which it looks for the proxy, if it may reach any host.
+    Working {
+        id: WorkerId,
+        pid: i32,
+        listener: Option<OwnedFd>,
+    },
+    WorkFailed {
+        id: WorkerId,
+        step: SpawnStep,
+        errno: i32,
+        why: String,
+    },
+    /// Reaped; the keeper has forgotten it.
+    WorkEnded {
+        id: WorkerId,
+        status: ExitStatus,
+    },
     /// A kind this build does not know; its fds are closed.
     Unknown {
         kind: u16,
@@ -185,6 +202,24 @@ impl KeeperLink {
         self.send(&message, &fds)
     }
 
+    /// Asks for a worker: `Working` or `WorkFailed` follows, then `WorkEnded`. `plan` is sealed and for pipes; `stdio` becomes
+    /// its stdin, stdout and stderr. It ends with this daemon. Only if the keeper's hello said that it knows workers.
+    pub fn work(
+        &self,
+        id: WorkerId,
+        watched: bool,
+        plan: BorrowedFd<'_>,
+        stdio: [BorrowedFd<'_>; 3],
+    ) -> Result<(), LinkError> {
+        let [stdin, stdout, stderr] = stdio;
+        self.send(&ToKeeper::Work { id, watched }, &[plan, stdin, stdout, stderr])
+    }
+
+    /// Ends a worker and everything it started, without asking it.
+    pub fn end_work(&self, id: WorkerId) -> Result<(), LinkError> {
+        self.send(&ToKeeper::EndWork { id }, &[])
+    }
+
     pub fn list(&self) -> Result<(), LinkError> {
         self.send(&ToKeeper::List, &[])
     }
@@ -248,6 +283,7 @@ fn event(message: ToDaemon, fds: Vec<OwnedFd>) -> Result<KeeperEvent, LinkError>
     let expected = match &message {
         ToDaemon::Spawned { .. } => FDS_PER_SESSION,
         ToDaemon::Listener { .. } => 1,
+        ToDaemon::Working { listener, .. } => usize::from(*listener),
         ToDaemon::Taken { ids } => ids.len() * FDS_PER_SESSION,
         _ => 0,
     };
@@ -260,6 +296,9 @@ fn event(message: ToDaemon, fds: Vec<OwnedFd>) -> Result<KeeperEvent, LinkError>
         && let Some(listener) = fds.next()
     {
         return Ok(KeeperEvent::Listener { id, listener });
+    }
+    if let ToDaemon::Working { id, pid, .. } = message {
+        return Ok(KeeperEvent::Working { id, pid, listener: fds.next() });
     }
     let mut next = || -> Option<SessionFds> {
         Some(SessionFds {
@@ -278,7 +317,13 @@ fn event(message: ToDaemon, fds: Vec<OwnedFd>) -> Result<KeeperEvent, LinkError>
         ToDaemon::SpawnFailed { id, step, errno, why } => {
             KeeperEvent::SpawnFailed { id, step, errno, why }
         }
-        ToDaemon::Listener { .. } => return Err(LinkError::FdCount { expected, got: 0 }),
+        ToDaemon::Listener { .. } | ToDaemon::Working { .. } => {
+            return Err(LinkError::FdCount { expected, got: 0 });
+        }
+        ToDaemon::WorkFailed { id, step, errno, why } => {
+            KeeperEvent::WorkFailed { id, step, errno, why }
+        }
+        ToDaemon::WorkEnded { id, status } => KeeperEvent::WorkEnded { id, status },
         ToDaemon::Sessions { sessions, more } => KeeperEvent::Sessions { sessions, more },
         ToDaemon::Taken { ids } => KeeperEvent::Taken {
             sessions: ids.into_iter().map(|id| (id, next().expect(COUNTED))).collect(),

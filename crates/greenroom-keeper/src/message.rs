@@ -34,6 +34,16 @@ impl fmt::Display for SessionId {
     }
 }
 
+/// A worker's number, chosen by the daemon, never used twice in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkerId(pub u64);
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitStatus {
@@ -164,6 +174,8 @@ pub struct KeeperHello {
     /// How many daemons it has started, this one included.
     pub daemon_starts: u32,
     pub last_exit: Option<LastExit>,
+    /// It knows `Work`.
+    pub workers: bool,
 }
 
 /// Daemon → keeper.
@@ -198,6 +210,17 @@ pub enum ToKeeper {
         path: PathBuf,
     },
     Shutdown,
+    /// A program on pipes that ends with this daemon. Attached: the sealed plan, then what becomes its stdin, stdout and
+    /// stderr.
+    Work {
+        id: WorkerId,
+        /// A process stays to watch over it, and is asked to end rather than killed: see the sandbox's stage.
+        watched: bool,
+    },
+    /// Everything of it is to end now. Its end is told as ever.
+    EndWork {
+        id: WorkerId,
+    },
 }
 
 /// Keeper → daemon.
@@ -241,6 +264,23 @@ pub enum ToDaemon {
     Replaced {
         why_not: Option<String>,
     },
+    /// Attached, if `listener`: the socket inside its sandbox on which it looks for the proxy.
+    Working {
+        id: WorkerId,
+        pid: i32,
+        listener: bool,
+    },
+    WorkFailed {
+        id: WorkerId,
+        step: SpawnStep,
+        errno: i32,
+        why: String,
+    },
+    /// Reaped, and forgotten.
+    WorkEnded {
+        id: WorkerId,
+        status: ExitStatus,
+    },
 }
 
 mod kind {
@@ -253,6 +293,8 @@ mod kind {
     pub(super) const RELEASE: u16 = 7;
     pub(super) const REPLACE: u16 = 8;
     pub(super) const SHUTDOWN: u16 = 9;
+    pub(super) const WORK: u16 = 10;
+    pub(super) const END_WORK: u16 = 11;
     pub(super) const KEEPER_HELLO: u16 = 129;
     pub(super) const SPAWNED: u16 = 130;
     pub(super) const SPAWN_FAILED: u16 = 131;
@@ -262,6 +304,9 @@ mod kind {
     pub(super) const SIGNALLED: u16 = 135;
     pub(super) const REPLACED: u16 = 136;
     pub(super) const LISTENER: u16 = 137;
+    pub(super) const WORKING: u16 = 138;
+    pub(super) const WORK_FAILED: u16 = 139;
+    pub(super) const WORK_ENDED: u16 = 140;
 }
 
 impl ToKeeper {
@@ -281,6 +326,8 @@ impl ToKeeper {
             ToKeeper::Release { id } => w.u16(kind::RELEASE).u64(id.0),
             ToKeeper::Replace { path } => w.u16(kind::REPLACE).bytes(path.as_os_str().as_bytes()),
             ToKeeper::Shutdown => w.u16(kind::SHUTDOWN),
+            ToKeeper::Work { id, watched } => w.u16(kind::WORK).u64(id.0).flag(*watched),
+            ToKeeper::EndWork { id } => w.u16(kind::END_WORK).u64(id.0),
         };
         w.finish()
     }
@@ -309,6 +356,8 @@ impl ToKeeper {
                 ToKeeper::Replace { path: PathBuf::from(std::ffi::OsString::from_vec(path)) }
             }
             kind::SHUTDOWN => ToKeeper::Shutdown,
+            kind::WORK => ToKeeper::Work { id: get_worker(&mut r)?, watched: r.flag("watched")? },
+            kind::END_WORK => ToKeeper::EndWork { id: get_worker(&mut r)? },
             other => return Err(DecodeError::UnknownKind(other)),
         })
     }
@@ -343,6 +392,18 @@ impl ToDaemon {
                 w.u16(kind::REPLACED).flag(why_not.is_none());
                 w.bytes(cut(why_not.as_deref().unwrap_or("")).as_bytes())
             }
+            ToDaemon::Working { id, pid, listener } => {
+                w.u16(kind::WORKING).u64(id.0).i32(*pid).flag(*listener)
+            }
+            ToDaemon::WorkFailed { id, step, errno, why } => w
+                .u16(kind::WORK_FAILED)
+                .u64(id.0)
+                .u8(*step as u8)
+                .i32(*errno)
+                .bytes(cut(why).as_bytes()),
+            ToDaemon::WorkEnded { id, status } => {
+                put_status(w.u16(kind::WORK_ENDED).u64(id.0), Some(status))
+            }
         };
         w.finish()
     }
@@ -374,9 +435,7 @@ impl ToDaemon {
             kind::TAKEN => ToDaemon::Taken { ids: get_ids(&mut r)? },
             kind::EXITED => {
                 let id = SessionId(r.u64("session id")?);
-                let status = get_status(&mut r)?
-                    .ok_or(DecodeError::BadValue { field: "exit status", value: 0 })?;
-                ToDaemon::Exited { id, status }
+                ToDaemon::Exited { id, status: get_end(&mut r)? }
             }
             kind::SIGNALLED => {
                 ToDaemon::Signalled { id: SessionId(r.u64("session id")?), errno: r.i32("errno")? }
@@ -388,9 +447,31 @@ impl ToDaemon {
                     why_not: (!ok).then(|| String::from_utf8_lossy(why).into_owned()),
                 }
             }
+            kind::WORKING => ToDaemon::Working {
+                id: get_worker(&mut r)?,
+                pid: r.i32("pid")?,
+                listener: r.flag("listener flag")?,
+            },
+            kind::WORK_FAILED => ToDaemon::WorkFailed {
+                id: get_worker(&mut r)?,
+                step: SpawnStep::from_wire(r.u8("spawn step")?)?,
+                errno: r.i32("errno")?,
+                why: String::from_utf8_lossy(r.bytes("reason", MAX_REASON_BYTES)?).into(),
+            },
+            kind::WORK_ENDED => {
+                ToDaemon::WorkEnded { id: get_worker(&mut r)?, status: get_end(&mut r)? }
+            }
             other => return Err(DecodeError::UnknownKind(other)),
         })
     }
+}
+
+fn get_worker(r: &mut Reader<'_>) -> Result<WorkerId, DecodeError> {
+    Ok(WorkerId(r.u64("worker id")?))
+}
+
+fn get_end(r: &mut Reader<'_>) -> Result<ExitStatus, DecodeError> {
+    get_status(r)?.ok_or(DecodeError::BadValue { field: "exit status", value: 0 })
 }
 
 fn cut(text: &str) -> &str {
@@ -472,6 +553,7 @@ fn put_hello<'a>(w: &'a mut Writer, hello: &KeeperHello) -> &'a mut Writer {
         .u32(hello.daemon_starts);
     put_status(w, hello.last_exit.as_ref().map(|last| &last.status))
         .u64(hello.last_exit.map_or(0, |last| last.lived_ms))
+        .flag(hello.workers)
 }
 
 fn get_hello(r: &mut Reader<'_>) -> Result<KeeperHello, DecodeError> {
@@ -489,6 +571,8 @@ fn get_hello(r: &mut Reader<'_>) -> Result<KeeperHello, DecodeError> {
         generation,
         daemon_starts,
         last_exit: status.map(|status| LastExit { status, lived_ms }),
+        // Older keepers end here.
+        workers: !r.peek().is_empty() && r.flag("workers")?,
     })
 }
 

@@ -12,6 +12,7 @@ use rustix::net::SendFlags;
 use crate::link::Endpoint;
 use crate::message::ToDaemon;
 use crate::sessions::{Sessions, fds_of};
+use crate::workers::Workers;
 
 /// Waiting answers at which no further request is read.
 pub(crate) const HIGH_WATER: usize = 256;
@@ -49,9 +50,14 @@ impl Outbox {
         self.waiting.len() < HIGH_WATER
     }
 
-    pub(crate) fn flush(&mut self, link: &Endpoint, sessions: &Sessions) -> Flush {
+    pub(crate) fn flush(
+        &mut self,
+        link: &Endpoint,
+        sessions: &Sessions,
+        workers: &Workers,
+    ) -> Flush {
         while let Some(message) = self.waiting.front_mut() {
-            let Some(fds) = attach(message, sessions) else {
+            let Some(fds) = attach(message, sessions, workers) else {
                 self.waiting.pop_front();
                 continue;
             };
@@ -75,8 +81,18 @@ impl Outbox {
 }
 
 /// The fds of a message. Sessions released meanwhile leave a `Taken`; a `Spawned` without its session is not sent.
-fn attach<'a>(message: &mut ToDaemon, sessions: &'a Sessions) -> Option<Vec<BorrowedFd<'a>>> {
+fn attach<'a>(
+    message: &mut ToDaemon,
+    sessions: &'a Sessions,
+    workers: &'a Workers,
+) -> Option<Vec<BorrowedFd<'a>>> {
     match message {
+        // One that has ended meanwhile needs no proxy any more; what it printed is in its pipes.
+        ToDaemon::Working { id, listener, .. } => {
+            let socket = workers.listener(*id).filter(|_| *listener);
+            *listener = socket.is_some();
+            Some(socket.into_iter().collect())
+        }
         ToDaemon::Spawned { id, .. } => Some(fds_of(sessions.get(*id)?).to_vec()),
         ToDaemon::Listener { id } => Some(vec![sessions.get(*id)?.listener.as_ref()?.as_fd()]),
         ToDaemon::Taken { ids } => {

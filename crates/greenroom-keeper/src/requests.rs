@@ -65,6 +65,7 @@ impl Keeper {
                 Next::Message(ToKeeper::Spawn { id, .. }, _) => self
                     .log
                     .say(format_args!("session {id}: not started, the daemon died after asking")),
+                Next::Message(ToKeeper::Work { .. }, _) => {}
                 Next::Message(message, fds) => self.handle(message, fds),
                 Next::Skipped => {}
                 Next::Nothing | Next::End => return,
@@ -131,6 +132,8 @@ impl Keeper {
             }
             ToKeeper::Replace { path } => self.replace(&path),
             ToKeeper::Shutdown => self.begin_ending(SHUTDOWN_GRACE),
+            ToKeeper::Work { id, watched } => self.work(id, watched, fds),
+            ToKeeper::EndWork { id } => self.end_work(id),
         }
     }
 

@@ -20,12 +20,13 @@ use crate::launch::Status;
 use crate::link::{Endpoint, SessionFds};
 use crate::listen::{ListenError, Listening, listen};
 use crate::log::{Log, unix_ms};
-use crate::message::SessionId;
+use crate::message::{SessionId, WorkerId};
 use crate::options::KeeperOptions;
 use crate::outbox::{Flush, Outbox};
 use crate::replace::CHECKED;
 use crate::sessions::{Phase, Session, Sessions};
 use crate::signals::Signals;
+use crate::workers::Workers;
 
 /// Nothing tells when fds in flight have been received; this is how soon the keeper looks again.
 const FDS_IN_FLIGHT_RETRY: Duration = Duration::from_millis(5);
@@ -108,6 +109,7 @@ fn begin(options: KeeperOptions, ready_fd: &mut Option<OwnedFd>) -> Result<Keepe
         greeted: false,
         outbox: Outbox::default(),
         sessions: Sessions::default(),
+        workers: Workers::default(),
         replacement: None,
         ending: None,
         stop_requests: 0,
@@ -166,6 +168,7 @@ fn take_over(fd: RawFd) -> Result<Keeper, StartError> {
         greeted: true,
         outbox: Outbox::default(),
         sessions: adopt_sessions(handover.sessions),
+        workers: Workers::adopt(handover.workers),
         replacement: None,
         ending: None,
         stop_requests: 0,
@@ -175,6 +178,9 @@ fn take_over(fd: RawFd) -> Result<Keeper, StartError> {
     };
     // The old daemon makes room for the one of the new image.
     keeper.daemon.leave(UPGRADE_GRACE);
+    if keeper.daemon.running.is_none() {
+        keeper.end_all_work();
+    }
     keeper.reap();
     Ok(keeper)
 }
@@ -215,6 +221,9 @@ fn live(mut keeper: Keeper) -> ExitCode {
         for id in woken.settled {
             keeper.settle(id, false);
         }
+        for id in woken.workers {
+            keeper.settle_worker(id, false);
+        }
         if woken.link {
             keeper.serve_link();
         }
@@ -241,6 +250,7 @@ struct Woken {
     signals: bool,
     link: bool,
     settled: Vec<SessionId>,
+    workers: Vec<WorkerId>,
 }
 
 fn wait(keeper: &Keeper, flush: &Flush) -> Woken {
@@ -259,6 +269,14 @@ fn wait(keeper: &Keeper, flush: &Flush) -> Woken {
             id
         })
         .collect();
+    let workers: Vec<WorkerId> = keeper
+        .workers
+        .staging()
+        .map(|(id, fd)| {
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            id
+        })
+        .collect();
     let mut wanted = PollFlags::empty();
     wanted.set(PollFlags::IN, keeper.outbox.takes_requests());
     wanted.set(PollFlags::OUT, *flush == Flush::Full);
@@ -271,10 +289,17 @@ fn wait(keeper: &Keeper, flush: &Flush) -> Woken {
         return Woken::default();
     }
     let ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+    let staged = &fds[1 + ids.len()..];
     Woken {
         signals: ready(&fds[0]),
         settled: ids.iter().zip(&fds[1..]).filter(|(_, fd)| ready(fd)).map(|(id, _)| *id).collect(),
-        link: fds.get(1 + ids.len()).is_some_and(ready),
+        workers: workers
+            .iter()
+            .zip(staged)
+            .filter(|(_, fd)| ready(fd))
+            .map(|(id, _)| *id)
+            .collect(),
+        link: staged.get(workers.len()).is_some_and(ready),
     }
 }
 

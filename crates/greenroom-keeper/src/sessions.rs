@@ -147,10 +147,13 @@ impl Sessions {
         self.by_pid.remove(&pid);
         Some(match staged {
             Staged::NotYet => Settled::NotYet,
-            Staged::Running(Inside { fds, inner, listener }) => {
+            Staged::Running(Inside { fds: Some(fds), inner, listener }) => {
                 let phase = Phase::Running;
                 self.insert(id, Session { pid, fds, phase, inner, listener });
                 Settled::Spawned { pid }
+            }
+            Staged::Running(Inside { fds: None, .. }) => {
+                unreachable!("a session's stage is started with its buffers")
             }
             Staged::Failed(fault, why) => {
                 // Whatever it is doing, it is not wanted any more. Not reaped yet, so the number is still its own.

@@ -1,14 +1,14 @@
 //! Sandboxed sessions on their way: the stage is making the fence and has not yet become the program.
 //!
-//! In: a launched stage and its control socket. Out, without ever blocking: the terminal it made inside, or which layer failed
-//! and why. The program runs once the stage has said "ready" and the socket has ended without a fault: exec closes it. A
+//! In: a launched stage and its control socket. Out, without ever blocking: the terminal it made inside (a worker has none: its
+//! pipes go to the stage over that socket), or which layer failed and why. The program runs once the stage has said "ready" and the socket has ended without a fault: exec closes it. A
 //! stage that takes too long is killed. Absent on purpose: what a plan says; the keeper only carries it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use greenroom_sandbox::control::Report;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
+use greenroom_sandbox::control::{Report, STDIO_WORD};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::process::Rlimit;
 
 use crate::fds::Slots;
@@ -28,7 +28,8 @@ pub(crate) struct Staging {
     pub(crate) pid: i32,
     status: Status,
     control: Endpoint,
-    buffers: Buffers,
+    /// `None` for a worker.
+    buffers: Option<Buffers>,
     ready: Option<Made>,
     /// `None` once it was killed for being late.
     pub(crate) kill_at: Option<Instant>,
@@ -37,7 +38,8 @@ pub(crate) struct Staging {
 /// What a stage made inside.
 #[derive(Debug)]
 struct Made {
-    master: OwnedFd,
+    /// A worker has no terminal.
+    master: Option<OwnedFd>,
     inner: Option<OwnedFd>,
     listener: Option<OwnedFd>,
 }
@@ -51,16 +53,39 @@ pub(crate) enum Staged {
 
 /// A session whose program runs inside.
 pub(crate) struct Inside {
-    pub(crate) fds: SessionFds,
+    /// `None` for a worker.
+    pub(crate) fds: Option<SessionFds>,
     /// The program, which is not the process the keeper started.
     pub(crate) inner: Option<OwnedFd>,
     pub(crate) listener: Option<OwnedFd>,
 }
 
 impl Staging {
+    /// A session's stage.
     pub(crate) fn start(
         plan: BorrowedFd<'_>,
         buffers: Buffers,
+        cgroup: Option<BorrowedFd<'_>>,
+        slots: &Slots,
+        nofile: Option<Rlimit>,
+    ) -> Result<Staging, Fault> {
+        Staging::launch(plan, Some(buffers), None, cgroup, slots, nofile)
+    }
+
+    /// A worker's stage.
+    pub(crate) fn start_worker(
+        plan: BorrowedFd<'_>,
+        stdio: [BorrowedFd<'_>; 3],
+        slots: &Slots,
+        nofile: Option<Rlimit>,
+    ) -> Result<Staging, Fault> {
+        Staging::launch(plan, None, Some(stdio), None, slots, nofile)
+    }
+
+    fn launch(
+        plan: BorrowedFd<'_>,
+        buffers: Option<Buffers>,
+        stdio: Option<[BorrowedFd<'_>; 3]>,
         cgroup: Option<BorrowedFd<'_>>,
         slots: &Slots,
         nofile: Option<Rlimit>,
@@ -73,6 +98,14 @@ impl Staging {
         )
         .map_err(std::io::Error::from)
         .map_err(Fault::at(SpawnStep::Buffers))?;
+        let control = Endpoint::new(control);
+        if let Some(stdio) = stdio {
+            // Waits in the socket until the stage reads it, or is closed with it.
+            control
+                .send(&STDIO_WORD, &stdio, SendFlags::DONTWAIT)
+                .map_err(std::io::Error::from)
+                .map_err(Fault::at(SpawnStep::Descriptors))?;
+        }
         let argv = STAGE.map(<[u8]>::to_vec).to_vec();
         // Nothing of ours: what the program gets is in the plan.
         let image = Image::new(argv, Vec::new(), Some(b"/".to_vec()))
@@ -83,7 +116,7 @@ impl Staging {
         Ok(Staging {
             pid,
             status,
-            control: Endpoint::new(control),
+            control,
             buffers,
             ready: None,
             kill_at: Some(Instant::now() + STAGE_PATIENCE),
@@ -115,11 +148,11 @@ impl Staging {
         match Report::decode(bytes) {
             Ok(Report::Ready { inner, listener }) if self.ready.is_none() => {
                 let mut fds = fds.into_iter();
-                let master = fds.next().ok_or_else(strange)?;
                 let mut next = |wanted: bool| match wanted {
                     true => fds.next().map(Some).ok_or_else(strange),
                     false => Ok(None),
                 };
+                let master = next(self.buffers.is_some())?;
                 let (inner, listener) = (next(inner)?, next(listener)?);
                 self.ready = Some(Made { master, inner, listener });
                 Ok(())
@@ -131,14 +164,17 @@ impl Staging {
 
     /// The end of the control socket: exec, or death.
     fn ended(&mut self) -> Staged {
-        let buffers = self.buffers.take();
-        match (self.ready.take(), buffers) {
-            (Some(Made { master, inner, listener }), Some([pipe_read, pipe_write, ring])) => {
-                let fds = SessionFds { master, pipe_read, pipe_write, ring };
-                Staged::Running(Inside { fds, inner, listener })
-            }
-            _ => self.died(),
-        }
+        let Some(Made { master, inner, listener }) = self.ready.take() else {
+            return self.died();
+        };
+        let buffers = self.buffers.as_mut().and_then(Buffers::take);
+        let fds = master.zip(buffers).map(|(master, [pipe_read, pipe_write, ring])| SessionFds {
+            master,
+            pipe_read,
+            pipe_write,
+            ring,
+        });
+        Staged::Running(Inside { fds, inner, listener })
     }
 
     /// It was reaped, or ended, without having said all it should.

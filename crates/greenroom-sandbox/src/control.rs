@@ -1,22 +1,25 @@
 //! What a stage tells whoever started it, over one SEQPACKET socket.
 //!
 //! Out of the stage: at most one [`Report::Ready`] with the fds it made inside, at most one [`Report::Fault`], then the end.
-//! Ready and then the end without a fault: the program runs. The end without a word: the stage was killed. Absent on purpose:
-//! any message to the stage; its plan is all it hears.
+//! Ready and then the end without a fault: the program runs. The end without a word: the stage was killed. Into
+//! the stage, for a program on pipes: [`STDIO_WORD`] with its three fds, before it is started. Absent on purpose: any other
+//! message to the stage; its plan is all it hears.
 
 use std::fmt;
 
 use crate::layer::Layer;
 use crate::wire::{Reader, WireError, Writer};
 
+/// Comes with what is to be stdin, stdout and stderr.
+pub const STDIO_WORD: [u8; 1] = [b'S'];
 /// Longest explanation; paths fit.
 const MAX_WORDS: usize = 6 * 1024;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
-    /// Everything is in place and the program is about to run. Attached, in this order: the master of its terminal; its
-    /// pidfd if `inner` (it is not the process that was started); the proxy's listener if `listener`.
+    /// Everything is in place and the program is about to run. Attached, in this order: the master of its terminal, unless it
+    /// is on pipes; its pidfd if `inner` (it is not the process that was started); the proxy's listener if `listener`.
     Ready { inner: bool, listener: bool },
     /// A step of the plan could not be carried out. The program does not run.
     Fault(Fault),

@@ -211,8 +211,8 @@ pub struct Limits {
     /// Memory of its own that a process may write to. Reserved address space does not count.
     pub data_bytes: Option<u64>,
     pub cpu_seconds: Option<u64>,
-    /// Processes and threads. Counted by the kernel at level full; otherwise it could count the user's only, and the process
-    /// that watches over a program on pipes counts instead, now and then. Not counted for a session at level reduced.
+    /// Processes and threads. Counted by the kernel at level full, unless for root; otherwise it could count the user's only,
+    /// and whoever watches over a program on pipes counts its processes instead, now and then. Not counted for such sessions.
     pub processes: Option<u64>,
 }
 

@@ -7,8 +7,7 @@
 //! reduced the stage becomes the program itself, unless that is on pipes: then, and at level bare, the stage stays and watches
 //! over it (`watch.rs`).
 //!
-//! On pipes stdin, stdout and stderr are the program's already when the stage starts, and the stage dies with whoever started
-//! it.
+//! For a program on pipes stdin, stdout and stderr come over the control socket, and the stage dies with whoever started it.
 //!
 //! The order of steps is part of the fence. Inherited fds go first, since no later layer takes them back. Mounts come before
 //! Landlock, which would refuse them; the terminal is made inside; seccomp is last.
@@ -22,14 +21,17 @@ pub(crate) mod terminal;
 mod watch;
 
 use std::ffi::CString;
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
 use rustix::process::{Pid, PidfdFlags};
 
 use crate::control::{Fault, Report};
@@ -89,20 +91,38 @@ fn adopt() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((sys::own(PLAN_FD)?, sys::own(CONTROL_FD)?))
 }
 
-fn silence() -> Result<(), Errno> {
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)
+fn null() -> Result<[OwnedFd; 3], Errno> {
+    let open = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    Ok([open()?, open()?, open()?])
+}
+
+/// The fds of a program on pipes, which were sent before this process was started.
+fn given(control: BorrowedFd<'_>) -> Result<[OwnedFd; 3], Errno> {
+    let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut word = [0; 1];
+    let mut parts = [IoSliceMut::new(&mut word)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    rustix::net::recvmsg(control, &mut parts, &mut ancillary, flags)?;
+    let fds = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let fds: Vec<OwnedFd> = fds.flatten().collect();
+    fds.try_into().map_err(|_| Errno::BADF)
 }
 
 fn perform(plan: OwnedFd, control: &OwnedFd) -> Result<Never, Fault> {
     let (steps, payload) = unseal(plan.as_fd())
         .map_err(|error| Fault::new(Layer::Plan, format!("read it ({error})"), libc::EINVAL))?;
     drop(plan);
-    if !steps.pipes {
-        silence().failing(Layer::Descriptors, || "open /dev/null".into())?;
-    }
+    let stdio = if steps.pipes { given(control.as_fd()) } else { null() };
+    let placed = stdio.and_then(|[stdin, stdout, stderr]| {
+        rustix::stdio::dup2_stdin(&stdin)?;
+        rustix::stdio::dup2_stdout(&stdout)?;
+        rustix::stdio::dup2_stderr(&stderr)
+    });
+    placed.failing(Layer::Descriptors, || "take stdin, stdout and stderr".into())?;
     let image = Image::new(payload)?;
     rustix::process::chdir("/").failing(Layer::Paths, || "enter /".into())?;
     sys::set_limit(libc::RLIMIT_CORE, 0).failing(Layer::Limits, || "forbid core dumps".into())?;
@@ -195,7 +215,7 @@ fn first(
         let Err(fault) = program(steps, image, control, terminal, listener);
         give_up(control, fault)
     });
-    reap(program.failing(Layer::Processes, || "fork".into())?, tell)
+    reap(program.failing(Layer::Processes, || "fork".into())?, tell, steps.processes)
 }
 
 /// The process that becomes the program.
@@ -227,11 +247,14 @@ fn die_with(stage: &OwnedFd) -> Result<(), Fault> {
 }
 
 /// Collects every process that ends inside, and passes the program's status on. Its own end ends all others.
-fn reap(program: i32, tell: OwnedFd) -> ! {
+fn reap(program: i32, tell: OwnedFd, most: Option<u64>) -> ! {
     let tell = keep_only(tell);
     sys::hide_memory();
     // It only waits, and needs no power for that.
     let _ = privileges::drop_capabilities(false);
+    if let Some(most) = most {
+        watch::count(program, &tell, most);
+    }
     loop {
         match sys::wait(-1) {
             Ok((pid, status)) if pid == program => {

@@ -28,6 +28,14 @@ fn session() -> impl Strategy<Value = HeldSession> {
     })
 }
 
+fn worker() -> impl Strategy<Value = HeldWorker> {
+    any::<(u64, i32, bool)>().prop_map(|(id, pid, watched)| HeldWorker {
+        id: WorkerId(id),
+        pid,
+        watched,
+    })
+}
+
 fn handover() -> impl Strategy<Value = Handover> {
     let places = (os(), os(), os(), os(), prop::collection::vec(os(), 0..5));
     let limits = (prop::option::of(0..u64::MAX), prop::option::of(0..u64::MAX));
@@ -36,8 +44,9 @@ fn handover() -> impl Strategy<Value = Handover> {
     let numbers = any::<(u32, u64, bool, u32, u32, bool)>();
     let running = prop::option::of((1..i32::MAX, any::<u64>()));
     let sessions = prop::collection::vec(session(), 0..20);
-    (places, limits, held, last, numbers, running, sessions).prop_map(
-        |(places, nofile, held, last, numbers, running, sessions)| Handover {
+    let held_all = (sessions, prop::collection::vec(worker(), 0..9));
+    (places, limits, held, last, numbers, running, held_all).prop_map(
+        |(places, nofile, held, last, numbers, running, (sessions, workers))| Handover {
             generation: numbers.0,
             started_unix_ms: numbers.1,
             foreground: numbers.2,
@@ -60,6 +69,7 @@ fn handover() -> impl Strategy<Value = Handover> {
             young_deaths: numbers.4,
             ever_ready: numbers.5,
             sessions,
+            workers,
         },
     )
 }
@@ -83,7 +93,15 @@ proptest! {
         for session in &mut handover.sessions {
             (session.inner_fd, session.listener_fd) = (None, None);
         }
+        handover.workers.clear();
         prop_assert_eq!(Handover::decode(&handover.encode_as(1)), Ok(handover));
+    }
+
+    /// And one before workers.
+    #[test]
+    fn the_state_of_version_2_is_read(mut handover in handover()) {
+        handover.workers.clear();
+        prop_assert_eq!(Handover::decode(&handover.encode_as(2)), Ok(handover));
     }
 
     #[test]
@@ -103,5 +121,5 @@ proptest! {
 #[test]
 fn another_version_is_refused() {
     let error = Handover::decode(&9_u16.to_le_bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "version 9 of the keeper's state, this build reads 2");
+    assert_eq!(error.to_string(), "version 9 of the keeper's state, this build reads 3");
 }

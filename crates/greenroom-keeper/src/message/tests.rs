@@ -8,6 +8,10 @@ fn id() -> impl Strategy<Value = SessionId> {
     any::<u64>().prop_map(SessionId)
 }
 
+fn worker() -> impl Strategy<Value = WorkerId> {
+    any::<u64>().prop_map(WorkerId)
+}
+
 fn status() -> impl Strategy<Value = ExitStatus> {
     prop_oneof![
         any::<i32>().prop_map(ExitStatus::Code),
@@ -36,6 +40,8 @@ fn to_keeper() -> impl Strategy<Value = ToKeeper> {
             ToKeeper::Replace { path: PathBuf::from(std::ffi::OsString::from_vec(path)) }
         }),
         Just(ToKeeper::Shutdown),
+        (worker(), any::<bool>()).prop_map(|(id, watched)| ToKeeper::Work { id, watched }),
+        worker().prop_map(|id| ToKeeper::EndWork { id }),
     ]
 }
 
@@ -52,8 +58,9 @@ fn hello() -> impl Strategy<Value = KeeperHello> {
     let last = prop::option::of(
         (status(), any::<u64>()).prop_map(|(status, lived_ms)| LastExit { status, lived_ms }),
     );
-    (any::<(u16, i32, u64, u32, u32)>(), last).prop_map(
-        |((version, keeper_pid, keeper_started_unix_ms, generation, daemon_starts), last_exit)| {
+    (any::<(u16, i32, u64, u32, u32)>(), last, any::<bool>()).prop_map(
+        |(numbers, last_exit, workers)| {
+            let (version, keeper_pid, keeper_started_unix_ms, generation, daemon_starts) = numbers;
             KeeperHello {
                 version,
                 keeper_pid,
@@ -61,6 +68,7 @@ fn hello() -> impl Strategy<Value = KeeperHello> {
                 generation,
                 daemon_starts,
                 last_exit,
+                workers,
             }
         },
     )
@@ -79,6 +87,14 @@ fn to_daemon() -> impl Strategy<Value = ToDaemon> {
         (id(), status()).prop_map(|(id, status)| ToDaemon::Exited { id, status }),
         (id(), any::<i32>()).prop_map(|(id, errno)| ToDaemon::Signalled { id, errno }),
         prop::option::of("[a-zü ]{0,50}").prop_map(|why_not| ToDaemon::Replaced { why_not }),
+        (worker(), any::<i32>(), any::<bool>()).prop_map(|(id, pid, listener)| ToDaemon::Working {
+            id,
+            pid,
+            listener
+        }),
+        (worker(), prop::sample::select(&SpawnStep::ALL[..]), any::<i32>(), "[a-zü ]{0,50}")
+            .prop_map(|(id, step, errno, why)| ToDaemon::WorkFailed { id, step, errno, why }),
+        (worker(), status()).prop_map(|(id, status)| ToDaemon::WorkEnded { id, status }),
     ]
 }
 
@@ -105,12 +121,16 @@ proptest! {
         let bytes = message.encode();
         let decoded = ToDaemon::decode(&bytes[..at.index(bytes.len())]);
         // Where an older keeper's message ended, this one may be cut.
-        let older = matches!(&decoded, Ok(ToDaemon::SpawnFailed { why, .. }) if why.is_empty());
+        let older = match &decoded {
+            Ok(ToDaemon::SpawnFailed { why, .. }) => why.is_empty(),
+            Ok(ToDaemon::Hello(hello)) => !hello.workers,
+            _ => false,
+        };
         prop_assert!(decoded.is_err() || older);
     }
 
     #[test]
-    fn any_bytes_are_no_panic(kind in 0_u16..140, rest: Vec<u8>) {
+    fn any_bytes_are_no_panic(kind in 0_u16..145, rest: Vec<u8>) {
         let mut bytes = kind.to_le_bytes().to_vec();
         bytes.extend(rest);
         let _ = ToKeeper::decode(&bytes);

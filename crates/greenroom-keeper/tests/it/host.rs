@@ -4,6 +4,7 @@ use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -56,6 +57,24 @@ impl Host {
         let stdout = host.keeper.stdout.as_mut().unwrap();
         stdout.read_exact(&mut ready).unwrap();
         assert_eq!(&ready, b"ok\n");
+        (host, daemon)
+    }
+
+    /// The same as another user. Only root can.
+    pub fn start_as(uid: u32) -> (Host, FakeDaemon) {
+        let dir = tempfile::tempdir().unwrap();
+        let control = UnixListener::bind(dir.path().join("control")).unwrap();
+        // The build's own directory may be out of reach for others.
+        let image = dir.path().join("keeper-host");
+        std::fs::copy(program(), &image).unwrap();
+        for path in [dir.path(), &dir.path().join("control"), &image] {
+            std::os::unix::fs::chown(path, Some(uid), Some(uid)).unwrap();
+        }
+        let mut command = Command::new(&image);
+        command.arg("keeper").arg(dir.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let keeper = command.uid(uid).gid(uid).spawn().unwrap();
+        let mut host = Host { dir, keeper, control };
+        let daemon = host.daemon();
         (host, daemon)
     }
 

@@ -8,3 +8,4 @@ mod replace;
 mod sandbox;
 mod spawn;
 mod tree;
+mod workers;

@@ -7,6 +7,7 @@
 //! bare a program may kill this process itself; its orphans then belong to the keeper. Absent on purpose: any fd.
 
 use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -49,6 +50,36 @@ pub(crate) fn over(program: i32, most: Option<u64>) -> ! {
             sys::end_like(ended.or(told).unwrap_or(libc::SIGKILL));
         }
     }
+}
+
+/// As the first process of a pid namespace: reaps, and ends when the program does or there are too many. Its end is the end of
+/// all others.
+pub(crate) fn count(program: i32, tell: &OwnedFd, most: u64) -> ! {
+    loop {
+        let _ = sys::next_signal(LOOK_EVERY);
+        let mut ended = None;
+        while let Ok(Some((pid, status))) = sys::reap_one() {
+            if pid == program {
+                ended = Some(status);
+            }
+        }
+        if ended.is_none() && inhabitants() > most {
+            ended = Some(libc::SIGKILL);
+        }
+        if let Some(status) = ended {
+            let _ = rustix::io::write(tell, &status.to_le_bytes());
+            sys::exit(0)
+        }
+    }
+}
+
+/// Processes in this namespace besides this one.
+fn inhabitants() -> u64 {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
+    let is_pid =
+        |name: std::ffi::OsString| name.to_str().is_some_and(|it| it.parse::<i32>().is_ok());
+    let pids = entries.flatten().filter(|entry| is_pid(entry.file_name())).count();
+    (pids as u64).saturating_sub(1)
 }
 
 /// Freezes and kills until nobody is left. The program's status, if it ended only now.
