@@ -14,7 +14,7 @@ use greenroom_protocol::api::screen::Size;
 mod session;
 
 use crate::commands::completions::session_candidates;
-pub use session::{SandboxArgs, SandboxVerb, SessionArgs, WorktreeArgs, WorktreeVerb};
+pub use session::{Level, SandboxArgs, SandboxVerb, SessionArgs, WorktreeArgs, WorktreeVerb};
 
 /// Hosts the terminals of your coding agents and shells.
 ///
@@ -136,7 +136,7 @@ pub enum Verb {
     Worktree(WorktreeArgs),
     /// What the sandbox enforces on this machine
     #[command(
-        after_help = "Examples:\n  greenroom sandbox doctor\n  greenroom sandbox explain --sandbox --allow-host api.example.com\n  greenroom sandbox explain --worktree feat-x -- claude\n\ndoctor exits 1 if level full cannot be enforced here."
+        after_help = "Examples:\n  greenroom sandbox doctor\n  greenroom sandbox explain --allow-host api.example.com\n  greenroom sandbox explain --worktree feat-x -- claude\n\ndoctor exits 1 if level full cannot be enforced here."
     )]
     Sandbox(SandboxArgs),
     /// Replace the running host with this or another binary; sessions go on

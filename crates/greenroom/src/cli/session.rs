@@ -48,17 +48,17 @@ pub struct SessionArgs {
         help_heading = PLUGINS
     )]
     pub sandbox: Option<Level>,
-    /// A host it may reach, such as api.example.com or *.example.com
-    #[arg(long, value_name = "HOST", requires = "sandbox", help_heading = PLUGINS)]
+    /// A host a confined session may reach, such as api.example.com or *.example.com
+    #[arg(long, value_name = "HOST", help_heading = PLUGINS)]
     pub allow_host: Vec<String>,
-    /// A directory it may write besides its own
-    #[arg(long, value_name = "DIR", requires = "sandbox", value_hint = ValueHint::DirPath, help_heading = PLUGINS)]
+    /// A directory a confined session may write besides its own
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = PLUGINS)]
     pub allow_write: Vec<PathBuf>,
     /// Also plain HTTP to those hosts
-    #[arg(long, requires = "sandbox", help_heading = PLUGINS)]
+    #[arg(long, help_heading = PLUGINS)]
     pub allow_http: bool,
     /// An exception: unix sockets, debugging, the whole network
-    #[arg(long, value_name = "WHAT", requires = "sandbox", help_heading = PLUGINS)]
+    #[arg(long, value_name = "WHAT", help_heading = PLUGINS)]
     pub sandbox_allow: Vec<Exception>,
     /// A directory shared by all who say the same name, or its own
     #[arg(

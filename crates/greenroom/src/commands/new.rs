@@ -136,7 +136,7 @@ pub fn params(args: &SessionArgs, out: &Output) -> Result<CreateParams, Failure>
 }
 
 fn sandbox(args: &SessionArgs) -> Result<Option<SandboxAsk>, Failure> {
-    let Some(level) = args.sandbox else { return Ok(None) };
+    let Some(level) = args.sandbox else { return unconfined(args) };
     let mut allow_write = Vec::new();
     for dir in &args.allow_write {
         let dir = std::path::absolute(dir)
@@ -150,6 +150,23 @@ fn sandbox(args: &SessionArgs) -> Result<Option<SandboxAsk>, Failure> {
         allow_http: args.allow_http,
         allow: args.sandbox_allow.iter().copied().map(Into::into).collect(),
     }))
+}
+
+/// What opens a fence is no use without one, and whoever asked believes there is one.
+fn unconfined(args: &SessionArgs) -> Result<Option<SandboxAsk>, Failure> {
+    let asked = [
+        ("--allow-host", !args.allow_host.is_empty()),
+        ("--allow-write", !args.allow_write.is_empty()),
+        ("--allow-http", args.allow_http),
+        ("--sandbox-allow", !args.sandbox_allow.is_empty()),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        None => Ok(None),
+        Some((flag, _)) => Err(Failure::usage(format!(
+            "cannot start a session: {flag} says what a sandbox lets through, and there is none"
+        ))
+        .hint("add --sandbox")),
+    }
 }
 
 fn millis(time: std::time::Duration) -> u64 {

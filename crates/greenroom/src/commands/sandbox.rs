@@ -4,14 +4,18 @@ use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::fence::{SandboxDoctorResult, SandboxExplainResult};
 
 use super::{Context, new};
-use crate::cli::{SandboxArgs, SandboxVerb, SessionArgs};
+use crate::cli::{Level, SandboxArgs, SandboxVerb, SessionArgs};
 use crate::error::Outcome;
 use crate::output::{Cell, Output, Tone};
 
 pub async fn run(args: SandboxArgs, context: &Context) -> Outcome {
     match args.verb {
         SandboxVerb::Doctor => doctor(context).await,
-        SandboxVerb::Explain(session) => explain(&session, context).await,
+        SandboxVerb::Explain(mut session) => {
+            // There is nothing else to explain.
+            session.sandbox.get_or_insert(Level::Full);
+            explain(&session, context).await
+        }
     }
 }
 

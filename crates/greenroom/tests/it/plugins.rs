@@ -214,6 +214,14 @@ fn a_refusal_has_a_hint_and_a_code() {
 }
 
 #[test]
+fn explaining_takes_the_sandbox_for_granted() {
+    let home = Home::new();
+    let said = home.run(&["sandbox", "explain", "--allow-host", "a.example"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("may reach:\n  a.example"), "{said:?}");
+}
+
+#[test]
 fn a_dry_run_shows_who_changed_what() {
     let home = Home::new();
     let repo = repository(&home);
