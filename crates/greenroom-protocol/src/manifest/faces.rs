@@ -151,9 +151,10 @@ pub struct Adapter {
 /// What an adapter starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["program"]))]
 pub struct Target {
     /// The program.
-    #[schemars(required, length(min = 1))]
+    #[schemars(length(min = 1))]
     pub program: String,
     /// Its arguments.
     #[schemars(length(max = COMMAND_MAX))]
@@ -213,9 +214,10 @@ pub struct Capsule {
 /// A screen of a capsule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["id"]))]
 pub struct CapsuleScreen {
     /// What it is called in calls.
-    #[schemars(required, length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = 64))]
     pub id: String,
     /// What it is called in the palette.
     #[schemars(length(max = 100))]
@@ -243,9 +245,10 @@ pub enum TopicMode {
 /// A topic a capsule reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["topic"]))]
 pub struct Subscription {
     /// Its name; `*` at the end is a prefix.
-    #[schemars(required, length(min = 1, max = 128))]
+    #[schemars(length(min = 1, max = 128))]
     pub topic: String,
     /// How it is read.
     pub mode: TopicMode,
@@ -274,12 +277,12 @@ pub enum SettingKind {
 /// A setting a person may change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["key", "kind"]))]
 pub struct Setting {
     /// Its name.
-    #[schemars(required, length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = 64))]
     pub key: String,
     /// What it holds.
-    #[schemars(required)]
     pub kind: SettingKind,
     /// What a person reads.
     #[schemars(length(max = 200))]

@@ -22,15 +22,15 @@ pub const PRIORITY: u32 = 500;
 /// A plugin: who it is, what runs, where it takes part, what it may do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["schema", "plugin"]))]
 pub struct Manifest {
     /// Where this schema is, for editors.
     #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
     pub json_schema: Option<String>,
     /// Version of the format: 1.
-    #[schemars(required, range(min = 1, max = 1))]
+    #[schemars(range(min = 1, max = 1))]
     pub schema: u32,
     /// Who it is.
-    #[schemars(required)]
     pub plugin: Identity,
     /// Who executes; faces refer to these by id.
     #[schemars(length(max = RUNTIMES_MAX))]
@@ -98,12 +98,13 @@ impl Format {
 /// Who a plugin is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(extend("required" = ["name", "version"]))]
 pub struct Identity {
     /// Lower-case letters, digits, `.`, `_`, `-`; begins with a letter or digit; at most 64.
-    #[schemars(required, length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = 64))]
     pub name: String,
     /// Any text; `1.10` must be in quotes.
-    #[schemars(required, length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = 64))]
     pub version: String,
     /// One line for listings.
     #[schemars(length(max = 500))]
@@ -212,12 +213,12 @@ pub enum Spawn {
 /// Who executes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend("required" = ["id", "kind"]))]
 pub struct Runtime {
     /// What the faces call it.
-    #[schemars(required, length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = 64))]
     pub id: String,
     /// What kind of thing.
-    #[schemars(required)]
     pub kind: RuntimeKind,
     /// The program and its arguments, never a shell line; the program is inside the plugin.
     #[schemars(length(max = COMMAND_MAX))]

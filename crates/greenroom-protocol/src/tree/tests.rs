@@ -41,7 +41,7 @@ fn each_part_knows_where_it_stands() {
         ),
         (
             Syntax::Toml,
-            "é = 1\n[[a]]\nb = 22\n",
+            "\"é\" = 1\n[[a]]\nb = 22\n",
             vec![Step::Key("a"), Step::Index(0), Step::Key("b")],
             "22\n",
         ),
