@@ -12,9 +12,11 @@ use clap_complete::engine::ArgValueCandidates;
 use greenroom_protocol::api::screen::Size;
 
 mod session;
+mod surfaces;
 
 use crate::commands::completions::session_candidates;
 pub use session::{Level, SandboxArgs, SandboxVerb, SessionArgs, WorktreeArgs, WorktreeVerb};
+pub use surfaces::{McpArgs, WebArgs};
 
 /// Hosts the terminals of your coding agents and shells.
 ///
@@ -126,7 +128,7 @@ pub enum Verb {
     Run(RunArgs),
     /// Run the host in the foreground
     #[command(
-        after_help = "Examples:\n  greenroom serve\n  greenroom serve --name work -- bash\n  greenroom serve --worktree feat-x --sandbox\n  greenroom serve --stdio\n  greenroom serve --stdio --shared\n\nWith a command or session options it starts that session and ends with it.\n--stdio speaks the API on stdin and stdout with a private host that ends at the\n  end of stdin; with --shared it speaks for the background host."
+        after_help = "Examples:\n  greenroom serve\n  greenroom serve --name work -- bash\n  greenroom serve --worktree feat-x --sandbox\n  greenroom serve --stdio\n  greenroom serve --stdio --shared\n  greenroom serve --http 127.0.0.1:7878\n\nWith a command or session options it starts that session and ends with it.\n--stdio speaks the API on stdin and stdout with a private host that ends at the\n  end of stdin; with --shared it speaks for the background host."
     )]
     Serve(ServeArgs),
     /// Worktrees that sessions left: list them, remove what holds no work
@@ -139,6 +141,14 @@ pub enum Verb {
         after_help = "Examples:\n  greenroom sandbox doctor\n  greenroom sandbox explain --allow-host api.example.com\n  greenroom sandbox explain --worktree feat-x -- claude\n\ndoctor exits 1 if level full cannot be enforced here."
     )]
     Sandbox(SandboxArgs),
+    /// Serve HTTP on this machine: REST, WebSocket, MCP; print where and the token
+    #[command(
+        after_help = "Examples:\n  greenroom web\n  greenroom web --json\n  curl -H \"Authorization: Bearer $(greenroom web --json | jq -r .token)\" \\\n    \"$(greenroom web --json | jq -r .url)/api/sessions\""
+    )]
+    Web(WebArgs),
+    /// Speak MCP on stdin and stdout: sessions as tools of an agent
+    #[command(after_help = "Examples:\n  greenroom mcp\n  claude mcp add greenroom -- greenroom mcp")]
+    Mcp(McpArgs),
     /// Replace the running host with this or another binary; sessions go on
     #[command(
         after_help = "Examples:\n  greenroom upgrade\n  greenroom upgrade --binary ./target/release/greenroom"
@@ -403,8 +413,8 @@ pub struct ServeArgs {
     /// How frames are cut on stdin and stdout
     #[arg(long, value_enum, default_value_t = Framing::Auto)]
     pub framing: Framing,
-    /// Serve HTTP (not in this version)
-    #[arg(long, value_name = "ADDR")]
+    /// Serve HTTP here too, such as 127.0.0.1:7878; port 0 is any free one
+    #[arg(long, value_name = "ADDR", conflicts_with = "stdio")]
     pub http: Option<String>,
     #[command(flatten)]
     pub session: SessionArgs,

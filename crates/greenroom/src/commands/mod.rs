@@ -15,6 +15,7 @@ mod kill;
 mod left;
 mod logs;
 mod ls;
+mod mcp;
 pub mod new;
 mod read;
 mod record;
@@ -29,6 +30,7 @@ mod serve;
 mod shutdown;
 mod upgrade;
 mod wait;
+mod web;
 mod worktree;
 
 pub use serve::wants_session;
@@ -83,6 +85,8 @@ pub async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Serve(args) => serve::run(args, context).await,
         Verb::Worktree(args) => worktree::run(args, context).await,
         Verb::Sandbox(args) => sandbox::run(args, context).await,
+        Verb::Web(args) => web::run(args, context).await,
+        Verb::Mcp(_) => mcp::run(context).await,
         Verb::Upgrade(args) => upgrade::run(args, context).await,
         Verb::Doctor(args) => doctor::run(args, context).await,
         Verb::Logs(args) => logs::run(args, context).await,

@@ -8,24 +8,21 @@ use std::process::{Child, Stdio};
 
 use greenroom_protocol::FaultKind;
 use greenroom_protocol::api::matcher::{Matcher, Test};
-use greenroom_protocol::api::server::ShutdownParams;
-use greenroom_protocol::api::session::{CreateResult, ExitStatus, SnapshotChoice, WaitParams};
+use greenroom_protocol::api::server::{ShutdownParams, WebResult};
+use greenroom_protocol::api::session::{
+    CreateParams, CreateResult, ExitStatus, SnapshotChoice, WaitParams,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Context, left, new, stop};
+use super::{Context, left, new, stop, web};
 use crate::cli::{ServeArgs, SessionArgs};
 use crate::error::{Failure, Outcome};
 use crate::host::{Host, Keeper, SOCKET_VARIABLE, called, paths};
 use crate::stdio;
 
 pub async fn run(args: ServeArgs, context: &Context) -> Outcome {
-    if let Some(address) = &args.http {
-        let message = format!("cannot serve HTTP on {address}: this version has no HTTP");
-        return Err(Failure::new(FaultKind::Unsupported, message)
-            .hint("use the socket, or greenroom serve --stdio"));
-    }
     if args.stdio {
         return stdio::run(&args, context).await;
     }
@@ -35,23 +32,37 @@ pub async fn run(args: ServeArgs, context: &Context) -> Outcome {
     };
     let (mut keeper, socket) = start(&args)?;
     let host = Host::at(&socket).await?;
-    let made = match &params {
-        None => None,
-        Some(params) => match new::create(&host, params).await {
-            Ok(made) => Some(made),
-            Err(failure) => {
-                end(&mut keeper).await?;
-                return Err(failure);
-            }
-        },
+    let (web, made) = match begin(&args, params.as_ref(), &host).await {
+        Ok(begun) => begun,
+        Err(failure) => {
+            end(&mut keeper).await?;
+            return Err(failure);
+        }
     };
     if let Some(made) = made.as_ref().filter(|made| made.dry_run.is_some()) {
         new::show(made, context)?;
         end(&mut keeper).await?;
         return Ok(0);
     }
-    announce(&args, &socket, made.as_ref(), context)?;
+    announce(&args, &socket, web.as_ref(), made.as_ref(), context)?;
     live(&mut keeper, &host, made.as_ref(), context).await
+}
+
+/// What is asked for beside the host: HTTP, a session.
+async fn begin(
+    args: &ServeArgs,
+    params: Option<&CreateParams>,
+    host: &Host,
+) -> Result<(Option<WebResult>, Option<CreateResult>), Failure> {
+    let web = match &args.http {
+        Some(address) => Some(web::serve(host, Some(address.clone())).await?),
+        None => None,
+    };
+    let made = match params {
+        Some(params) => Some(new::create(host, params).await?),
+        None => None,
+    };
+    Ok((web, made))
 }
 
 /// Is a session asked for beside the host?
@@ -98,17 +109,26 @@ fn start(args: &ServeArgs) -> Result<(Child, std::path::PathBuf), Failure> {
 fn announce(
     args: &ServeArgs,
     socket: &std::path::Path,
+    web: Option<&WebResult>,
     made: Option<&CreateResult>,
     context: &Context,
 ) -> Result<(), Failure> {
     let session = made.map(|made| made.session.as_str());
-    let value = json!({ "socket": socket, "session": session });
+    let mut value = json!({ "socket": socket, "session": session });
+    if let Some(web) = web {
+        value["url"] = json!(web.url);
+        value["token"] = json!(web.token);
+    }
     context.out.answer(&value, || {
         let with = match args.socket {
             Some(_) => format!("{SOCKET_VARIABLE}={} ", socket.display()),
             None => String::new(),
         };
         let mut text = format!("listening on {}\n", socket.display());
+        if let Some(web) = web {
+            let WebResult { url, token_file, .. } = web;
+            text.push_str(&format!("serving HTTP on {url}; the token is in {token_file}\n"));
+        }
         if let Some(session) = session {
             text.push_str(&format!(
                 "{session} runs; use it with {with}greenroom attach {session}\n"

@@ -20,6 +20,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("kill", &["kill", "{run}"]),
     ("record", &["record", "{ended}"]),
     ("replay", &["replay", "{ended}"]),
+    ("web", &["web"]),
     ("upgrade", &["upgrade"]),
     ("doctor", &["doctor"]),
     ("logs", &["logs"]),
@@ -29,8 +30,13 @@ const CALLS: &[(&str, &[&str])] = &[
     ("sandbox", &["sandbox", "doctor"]),
     ("shutdown", &["shutdown", "--grace", "100ms"]),
 ];
-const ELSEWHERE: &[(&str, &str)] =
-    &[("attach", "attach.rs"), ("run", "run.rs"), ("serve", "serve.rs"), ("demo", "demo.rs")];
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("attach", "attach.rs"),
+    ("run", "run.rs"),
+    ("serve", "serve.rs"),
+    ("demo", "demo.rs"),
+    ("mcp", "surfaces.rs"),
+];
 
 fn prepare(home: &Home) -> (String, String) {
     let run = home.shell("cat");

@@ -163,7 +163,9 @@ fn recordings_that_are_none() {
         1,
         &["cannot replay missing.cast", "no such file"],
     );
-    check(&home.run(&["serve", "--http", "127.0.0.1:1"]), 1, &["no HTTP"]);
+    let wide = home.run(&["serve", "--http", "0.0.0.0:0"]);
+    check(&wide, 5, &["cannot serve HTTP on 0.0.0.0:0", "TLS"]);
+    check(&home.run(&["web", "--listen", "example.com:80"]), 2, &["cannot read the address"]);
 }
 
 #[test]
