@@ -4,13 +4,19 @@
 //! |---|---|
 //! | here | what a program is launched with, the running program, answers and failures |
 //! | `verdict` | what an answer says |
+//! | `profile` | grants to a fence, and how strong it is here |
 //! | `oneshot` | one program per call |
+//! | `jsonl` | a program that stays, with batches |
+//! | `pipes` | lines and caps |
 //!
 //! In: a [`Launch`] and JSON. Out: a [`Reply`] or a [`CallFailure`], always by the deadline. Whoever holds a [`Worker`] owns a
 //! whole tree of processes: dropping it ends all of them. Deliberately absent: which plugin is asked what (`host`), forks
 //! (the keeper's), and what a failure means for the session (the hook's policy).
 
+pub mod jsonl;
 pub mod oneshot;
+mod pipes;
+pub mod profile;
 pub mod verdict;
 
 use std::ffi::OsString;
@@ -25,6 +31,7 @@ pub use greenroom_engine::process::{ExitStatus, Wait};
 use greenroom_sandbox::plan::Plan;
 use serde_json::{Map, Value};
 
+use crate::sandbox::Reach;
 pub use verdict::{Action, Edit, Verdict};
 
 /// One answer, unless the plugin has declared that it needs [`MAX_DECLARED_ANSWER`].
@@ -33,6 +40,8 @@ pub const MAX_ANSWER: usize = 1024 * 1024;
 pub const MAX_DECLARED_ANSWER: usize = 16 * 1024 * 1024;
 /// What is kept of one program's stderr: its beginning, enough for any trace of calls.
 pub const MAX_STDERR: usize = 64 * 1024;
+/// One request: a batch of lines is far below, and whatever is above is no question to ask a program.
+pub const MAX_REQUEST: usize = 16 * 1024 * 1024;
 
 /// How to start a plugin's program. Made once per plugin and generation; cheap to clone.
 #[derive(Clone)]
@@ -46,6 +55,8 @@ pub struct Launch {
     pub cwd: PathBuf,
     /// From `profile`. Every program goes through the stage, also where nothing can be enforced.
     pub plan: Arc<Plan>,
+    /// The hosts in the plan, for whoever serves the way out; `None` if it has none of its own.
+    pub reach: Option<Reach>,
     pub terms: Terms,
 }
 
@@ -173,9 +184,10 @@ pub enum CallFailure {
     Deadline(Duration),
     #[error("{calls} calls of plugin {plugin} are under way: it got no turn before the deadline")]
     NoTurn { plugin: String, calls: usize },
-    #[error("ended with {status} without an answer{}", said(.stderr))]
+    /// What it said on stderr is not part of the sentence: it may quote what it was asked.
+    #[error("ended with {status} without an answer")]
     Died { status: String, stderr: String },
-    #[error("closed its output without an answer{}", said(.stderr))]
+    #[error("closed its output without an answer")]
     NoAnswer { stderr: String },
     #[error("answered more than {limit} bytes in one line")]
     TooLong { limit: usize },
@@ -193,12 +205,4 @@ pub enum CallFailure {
     RequestTooLong { bytes: usize, limit: usize },
     #[error("was stopped")]
     Stopped,
-}
-
-/// The last line of stderr, in a message.
-fn said(stderr: &str) -> String {
-    match stderr.trim_end().lines().next_back() {
-        Some(line) if !line.is_empty() => format!(": {}", verdict::shown(line)),
-        _ => String::new(),
-    }
 }
