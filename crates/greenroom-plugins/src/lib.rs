@@ -14,6 +14,7 @@ pub mod runtime;
 pub mod sandbox;
 pub mod scratchpad;
 pub mod spec;
+pub mod store;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timeout;

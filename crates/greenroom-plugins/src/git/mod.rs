@@ -2,8 +2,9 @@
 //!
 //! In: paths that were recorded when the tree was known to be good. Out: typed answers, or a [`GitError`].
 //! `command` runs a child with a deadline and a cap; `hardened` says with which environment and settings; `place` finds a
-//! repository, `repo` and `tree` have the questions. Deliberately absent: worktrees of sessions (`crate::worktree`), and every command that talks to a network.
+//! repository, `repo` and `tree` have the questions. Deliberately absent: worktrees of sessions (`crate::worktree`), and, `clone` apart, every command that talks to a network.
 
+mod clone;
 pub mod command;
 mod error;
 mod hardened;
@@ -13,6 +14,7 @@ mod repo;
 pub mod session_config;
 mod tree;
 
+pub use clone::clone;
 pub use error::GitError;
 pub use hardened::{find_git, user_excludes};
 pub use oid::Oid;
