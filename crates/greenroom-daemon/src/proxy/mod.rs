@@ -9,6 +9,7 @@
 //! them together. Deliberately absent: any look into what is encrypted, caching, authentication (a listener belongs to one
 //! session, and nobody else can reach it).
 
+mod flow;
 mod hello;
 mod log;
 mod outside;

@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
+use super::flow;
 use super::hello::{self, Hello};
 use super::log::Decisions;
 use super::outside::{DialError, Outside};
@@ -17,9 +18,6 @@ use greenroom_plugins::sandbox::normalise;
 
 /// A program that wants to connect says where within this; a slow one holds a place that others need.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Bytes on their way in one direction: one system call moves a lot.
-const BUFFER: usize = 256 * 1024;
 
 /// What a connection goes through.
 pub struct Door {
@@ -168,13 +166,11 @@ impl Door {
         }
         outside.write_all(&inside.read).await?;
         inside.read = Vec::new();
-        let (mut near, mut far) = (inside.stream, outside);
-        tokio::io::copy_bidirectional_with_sizes(&mut near, &mut far, BUFFER, BUFFER).await?;
-        Ok(())
+        Ok(flow::both(&inside.stream, &outside).await?)
     }
 
     /// One plain request and its answer; nothing else goes over that connection.
-    async fn plain(&self, mut inside: Inside, plain: Plain) -> Result<(), Over> {
+    async fn plain(&self, inside: Inside, plain: Plain) -> Result<(), Over> {
         let (_, mut outside) = match self.way_to(&plain.host, plain.port, Kind::Plain).await {
             Ok(way) => way,
             Err(no) => return inside.answer(no.status(), no.why()).await,
@@ -182,19 +178,16 @@ impl Door {
         outside.write_all(&plain.head).await?;
         let had = plain.body.min(inside.read.len() as u64);
         outside.write_all(&inside.read[..usize::try_from(had).unwrap_or(0)]).await?;
-        let (mut near_in, mut near_out) = inside.stream.split();
-        let (mut far_in, mut far_out) = outside.split();
-        let mut rest = (&mut near_in).take(plain.body - had);
+        let (near, far) = (&inside.stream, &outside);
         let body = async {
-            tokio::io::copy(&mut rest, &mut far_out).await?;
+            flow::up_to(near, far, plain.body - had).await?;
             // The server's answer ends the connection; the program's silence does not.
             std::future::pending::<io::Result<()>>().await
         };
         tokio::select! {
             sent = body => sent?,
-            answered = tokio::io::copy(&mut far_in, &mut near_out) => drop(answered?),
+            answered = flow::to_the_end(far, near) => answered?,
         }
-        near_out.shutdown().await?;
         Ok(())
     }
 }
