@@ -3,7 +3,7 @@
 //! In: how calls went and what time it is. Out: whether the next call may be made. After three failures in a row, or a
 //! fifth of the last fifty, the breaker opens: the hook's policy is applied at once, nobody waits. One probe is let
 //! through after a second, then after two, four, up to a minute; one that succeeds closes the breaker. A plugin that has
-//! begun to fail is asked no more calls at once than failures are left to it, so that a dead one costs a handful of
+//! not answered since it last failed is asked no more calls at once than failures are left to it, so that a dead one costs a handful of
 //! time-outs, not one for each line. Deliberately absent: clocks (the caller brings the time), and what a failure is.
 
 use std::collections::VecDeque;
@@ -26,6 +26,8 @@ pub struct Breaker {
     window: VecDeque<bool>,
     in_a_row: usize,
     under_way: usize,
+    /// It has answered since it last failed.
+    proven: bool,
     open: Option<Open>,
 }
 
@@ -64,9 +66,7 @@ impl Breaker {
                 open.probing = true;
                 Admission::Go
             }
-            None if self.in_a_row > 0 && self.under_way + self.in_a_row >= IN_A_ROW => {
-                Admission::Wait
-            }
+            None if !self.proven && self.under_way + self.in_a_row >= IN_A_ROW => Admission::Wait,
             None => Admission::Go,
         };
         if admission == Admission::Go {
@@ -78,6 +78,7 @@ impl Breaker {
     pub fn succeeded(&mut self) -> Change {
         self.under_way = self.under_way.saturating_sub(1);
         self.in_a_row = 0;
+        self.proven = true;
         match self.open.take_if(|open| open.probing) {
             Some(_) => {
                 self.window.clear();
@@ -93,6 +94,7 @@ impl Breaker {
     pub fn failed(&mut self, now: Instant) -> Change {
         self.under_way = self.under_way.saturating_sub(1);
         self.in_a_row += 1;
+        self.proven = false;
         if let Some(open) = &mut self.open {
             if open.probing {
                 open.probing = false;
@@ -201,7 +203,12 @@ mod tests {
     fn one_that_fails_is_not_asked_more_than_it_may_fail() {
         let now = Instant::now();
         let mut breaker = Breaker::default();
-        for _ in 0..4 {
+        for _ in 0..3 {
+            assert_eq!(breaker.admit(now), Admission::Go);
+        }
+        assert_eq!(breaker.admit(now), Admission::Wait);
+        assert_eq!(breaker.succeeded(), Change::None);
+        for _ in 0..2 {
             assert_eq!(breaker.admit(now), Admission::Go);
         }
         assert_eq!(breaker.failed(now), Change::None);
@@ -214,22 +221,21 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the number of calls at once and their pace, a dead plugin costs few of them.
+        /// Whatever the number of calls at once and their pace, a dead plugin costs three calls and one for each probe.
         #[test]
-        fn a_dead_one_costs_few_calls(at_once in 1usize..5, pace_ms in 0u64..40) {
-            let mut now = Instant::now();
+        fn a_dead_one_costs_few_calls(at_once in 1usize..9, pace_ms in 0u64..40) {
+            let began = Instant::now();
+            let mut now = began;
             let mut breaker = Breaker::default();
             let (mut made, mut under_way) = (0, 0);
             for line in 0..10_000 {
-                match breaker.admit(now) {
-                    Admission::Go => {
-                        made += 1;
-                        under_way += 1;
-                    }
-                    Admission::Open => {}
-                    Admission::Wait => prop_assert!(under_way > 0, "{line}: nobody decides"),
+                let admission = breaker.admit(now);
+                if admission == Admission::Go {
+                    made += 1;
+                    under_way += 1;
                 }
-                if under_way == at_once || line % 4 == 3 {
+                prop_assert!(admission != Admission::Wait || under_way > 0, "{line}: nobody decides");
+                if under_way == at_once || admission == Admission::Wait {
                     now += Duration::from_millis(250);
                     for _ in 0..std::mem::take(&mut under_way) {
                         breaker.failed(now);
@@ -237,9 +243,11 @@ mod tests {
                 }
                 now += Duration::from_millis(pace_ms);
             }
-            let seconds = 10 * pace_ms + 2;
-            let probes = 7 + seconds / 60;
-            prop_assert!(made <= 4 + probes, "{made} calls in about {seconds} s");
+            let seconds = now.duration_since(began).as_secs();
+            // After 1, 3, 7, 15, 31, 63 seconds and each minute from there.
+            let probes = [1, 3, 7, 15, 31, 63].iter().filter(|at| **at <= seconds).count() as u64
+                + seconds.saturating_sub(63) / 60;
+            prop_assert!(made <= 3 + probes + 1, "{made} calls in {seconds} s");
         }
     }
 }

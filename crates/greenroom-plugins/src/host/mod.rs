@@ -3,396 +3,251 @@
 //! | room | what it is |
 //! |---|---|
 //! | here | the handle the daemon holds |
+//! | `facts` | what goes in and out, as plain types |
 //! | `supply` | the role of whoever finds plugins |
-//! | `order` | the order of plugins at a hook |
-//! | `breaker` | when to stop asking one that does not answer |
-//! | `shape` | which verdicts and fields each hook knows |
-//! | `request` | the JSON a plugin is asked with |
-//! | `payload` | what a hook tells |
+//! | `payload`, `request`, `shape` | what a hook tells, the JSON of it, which answers it knows |
+//! | `order`, `registry` | the order of plugins at a hook |
+//! | `plugin` | one generation of one plugin, its hooks and its state |
+//! | `voice` | the role of a plugin's program |
+//! | `ask`, `breaker` | one call, and when to stop asking one that does not answer |
+//! | `gate`, `observe`, `filter` | the three classes of hooks |
+//! | `book`, `audit` | what is counted and kept, what is written down |
 //!
 //! In: events of the daemon as a [`Payload`]. Out: a [`GateOutcome`], a filter for lines, or nothing (observers). Every call
 //! has a deadline and every failure a policy: nobody hangs, nobody just passes. Deliberately absent: files and grants
 //! (`store`), programs and pipes (`runtime`), and what an event is (the daemon).
 
+mod ask;
+mod audit;
+mod book;
 pub mod breaker;
+mod core;
+pub mod facts;
+mod filter;
+mod gate;
+mod observe;
 pub mod order;
 pub mod payload;
+mod plugin;
+mod programs;
+mod registry;
+mod reload;
 pub mod request;
 pub mod shape;
 pub mod supply;
+#[cfg(test)]
+mod tests;
+pub(crate) mod voice;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 
 use greenroom_engine::SessionId;
 use greenroom_engine::egress::LineFilter;
-use greenroom_protocol::manifest::{Allowed, Hook, HookName, Manifest, OnFailure};
+use greenroom_protocol::manifest::{Hook, HookName, OnFailure};
 use serde_json::{Map, Value};
 
-use crate::runtime::{CallFailure, Launcher};
-pub use order::Placed;
+pub use facts::{
+    Changed, Failed, GateOutcome, HookInfo, HostConfig, HostError, HostParts, LogLine, News,
+    PluginInfo, Reloaded, SessionFacts, State, Statistics, Tested, Turn, Witness,
+};
 pub use payload::Payload;
 pub use supply::{Found, Standing, Supply, SupplyError};
 
-/// What the operator decided.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HostConfig {
-    /// Nothing runs without it.
-    pub enabled: bool,
-    /// Of hooks under datawatch's names.
-    pub timeout: Duration,
-    /// By name: found and listed, not asked.
-    pub disabled: Vec<String>,
-    /// `HOOK` or `PLUGIN/HOOK` to the policy that wins over manifests.
-    pub policy: BTreeMap<String, OnFailure>,
-}
+use self::core::Core;
+use self::filter::Chain;
+use self::voice::Voices;
 
-impl Default for HostConfig {
-    fn default() -> HostConfig {
-        HostConfig {
-            enabled: false,
-            timeout: Duration::from_secs(2),
-            disabled: Vec::new(),
-            policy: BTreeMap::new(),
-        }
-    }
-}
+/// How often counts are written, while they change.
+const SAVE_EVERY: Duration = Duration::from_secs(5);
 
-/// What a host is made of.
-pub struct HostParts {
-    pub config: HostConfig,
-    pub supply: Arc<dyn Supply>,
-    pub launcher: Arc<dyn Launcher>,
-    pub witness: Arc<dyn Witness>,
-    /// Ours alone, 0700: statistics and the audit log.
-    pub state: PathBuf,
-}
-
-/// Is told what happens to plugins. Must not block.
-pub trait Witness: Send + Sync {
-    fn told(&self, news: News);
-}
-
-/// What happened to a plugin.
-#[derive(Clone, Debug, PartialEq)]
-pub enum News {
-    State {
-        plugin: String,
-        before: State,
-        after: State,
-        why: Option<String>,
-    },
-    /// It did not answer, or not with an answer.
-    Failed(Failed),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Failed {
-    pub plugin: String,
-    pub hook: HookName,
-    pub session: Option<SessionId>,
-    pub why: CallFailure,
-    /// What was done instead.
-    pub policy: OnFailure,
-    /// The breaker opened with this one: it is not asked for a while.
-    pub gave_up: bool,
-    /// Lines a filter did not answer for.
-    pub lines: usize,
-}
-
-/// Where a plugin is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    Invalid,
-    NeedsConsent,
-    /// Its bytes are not those that were agreed to.
-    Modified,
-    Disabled,
-    /// Nothing of it runs; it starts when it is asked.
-    Idle,
-    Spawning,
-    Running,
-    /// Its breaker is open.
-    Degraded,
-    Draining,
-    Stopped,
-    /// Its program ended; the next start waits.
-    Backoff,
-    /// Its program ended too often: it stays down until a reload.
-    Quarantined,
-}
-
-impl State {
-    pub const ALL: [State; 12] = [
-        State::Invalid,
-        State::NeedsConsent,
-        State::Modified,
-        State::Disabled,
-        State::Idle,
-        State::Spawning,
-        State::Running,
-        State::Degraded,
-        State::Draining,
-        State::Stopped,
-        State::Backoff,
-        State::Quarantined,
-    ];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            State::Invalid => "invalid",
-            State::NeedsConsent => "needs_consent",
-            State::Modified => "modified",
-            State::Disabled => "disabled",
-            State::Idle => "idle",
-            State::Spawning => "spawning",
-            State::Running => "running",
-            State::Degraded => "degraded",
-            State::Draining => "draining",
-            State::Stopped => "stopped",
-            State::Backoff => "backoff",
-            State::Quarantined => "quarantined",
-        }
-    }
-}
-
-/// What is known of one plugin.
-#[derive(Clone, Debug)]
-pub struct PluginInfo {
-    pub name: String,
-    pub dir: PathBuf,
-    pub root: PathBuf,
-    pub digest: String,
-    pub standing: Standing,
-    pub manifest: Option<Arc<Manifest>>,
-    pub grants: Allowed,
-    pub warnings: Vec<String>,
-    /// Unless the operator turned it off.
-    pub enabled: bool,
-    pub state: State,
-    /// Why it is in this state, where that is not the usual one.
-    pub why: Option<String>,
-    /// How strongly its program is held: `enforced`, `partial`, `advisory`.
-    pub level: Option<&'static str>,
-    /// Counts reloads that changed it.
-    pub generation: u64,
-    /// Its hooks as they act: manifest, table and operator together.
-    pub hooks: Vec<HookInfo>,
-    pub stats: Statistics,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct HookInfo {
-    pub hook: HookName,
-    pub stage: &'static str,
-    pub priority: u32,
-    pub deadline: Duration,
-    pub on_failure: OnFailure,
-}
-
-/// Counted since the plugin was first seen; survives restarts and reloads.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Statistics {
-    pub calls: u64,
-    pub errors: u64,
-    pub timeouts: u64,
-    /// Events and lines it was not asked about for lack of room.
-    pub drops: u64,
-    pub restarts: u64,
-    pub last_error: Option<String>,
-    pub last_error_at: Option<SystemTime>,
-    pub last_call_at: Option<SystemTime>,
-    pub p50: Option<Duration>,
-    pub p99: Option<Duration>,
-    /// Calls and errors by hook.
-    pub hooks: BTreeMap<String, (u64, u64)>,
-}
-
-/// How a reload went.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reloaded {
-    /// Plugins known now.
-    pub count: usize,
-    pub added: Vec<String>,
-    pub changed: Vec<String>,
-    pub removed: Vec<String>,
-    /// Those whose new form is broken; the old one goes on where there was one.
-    pub failed: Vec<(String, String)>,
-}
-
-/// One call by hand.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tested {
-    /// As the plugin gave it.
-    pub answer: Map<String, Value>,
-    /// The action it comes to; the policy's where it failed.
-    pub action: String,
-    pub failure: Option<String>,
-    pub stderr: String,
-    pub took: Duration,
-}
-
-/// What a plugin said on stderr, or what was noted about it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LogLine {
-    pub at: SystemTime,
-    /// `stderr`, `failure`, `state`.
-    pub kind: &'static str,
-    pub text: String,
-}
-
-/// A plugin's place at a hook.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
-    pub plugin: String,
-    pub hook: HookName,
-    pub stage: &'static str,
-    pub priority: u32,
-    pub deadline: Duration,
-    pub on_failure: OnFailure,
-    /// Whether it would be asked now.
-    pub asked: bool,
-    pub why: String,
-}
-
-/// What a gate decided.
-#[derive(Clone, Debug, PartialEq)]
-pub enum GateOutcome {
-    /// Go on with these fields.
-    Pass {
-        /// Those of the payload that plugins may change, as they are now.
-        fields: Map<String, Value>,
-        /// Who changed what, in order.
-        changed: Vec<Changed>,
-        /// Who said yes where that differs from having no opinion.
-        allowed_by: Option<String>,
-    },
-    /// Do not.
-    Block { plugin: String, reason: String },
-    /// A person decides.
-    Ask { plugin: String, reason: String },
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Changed {
-    pub plugin: String,
-    pub fields: Vec<String>,
-}
-
-/// What decides whether a filter is asked about a session.
-#[derive(Clone, Debug)]
-pub struct SessionFacts {
-    pub id: SessionId,
-    pub labels: BTreeMap<String, String>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    #[error("plugins are disabled: set plugins.enabled = true in the configuration")]
-    Disabled,
-    #[error("there is no plugin `{name}`")]
-    Unknown { name: String, nearest: Option<String> },
-    #[error("plugin {name} cannot run: {why}")]
-    CannotRun { name: String, why: String },
-    #[error("plugin {name} has no hook {hook}")]
-    NoSuchHook { name: String, hook: String },
-    #[error(transparent)]
-    Supply(#[from] SupplyError),
-    #[error("cannot keep the state of plugins in {}: {source}", path.display())]
-    Keep { path: PathBuf, source: std::io::Error },
-}
+/// Events that wait for observers when the host goes down may take this long.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 /// The handle. Cheap to clone.
 #[derive(Clone)]
 pub struct PluginHost {
-    parts: Arc<HostParts>,
+    core: Arc<Core>,
 }
 
 impl PluginHost {
-    /// Finds what there is. Nothing runs yet.
+    /// Finds what there is. Nothing runs yet. Reads files, and must be called inside a runtime.
     pub fn load(parts: HostParts) -> PluginHost {
-        PluginHost { parts: Arc::new(parts) }
+        let voices = Arc::new(programs::Programs::new(&parts));
+        PluginHost::with_voices(parts, voices)
+    }
+
+    pub(crate) fn with_voices(parts: HostParts, voices: Arc<dyn Voices>) -> PluginHost {
+        let core = Arc::new(Core::new(parts, voices));
+        if core.parts.config.enabled {
+            core.begin();
+            core.tasks.spawn(save_now_and_then(Arc::downgrade(&core)));
+        }
+        PluginHost { core }
     }
 
     pub fn enabled(&self) -> bool {
-        self.parts.config.enabled
+        self.core.parts.config.enabled
     }
 
     /// All plugins, by name.
     pub fn list(&self) -> Vec<PluginInfo> {
-        Vec::new()
+        self.core.registry().plugins.values().map(|plugin| plugin.info()).collect()
     }
 
     pub fn info(&self, name: &str) -> Result<PluginInfo, HostError> {
-        Err(HostError::Unknown { name: name.to_owned(), nearest: None })
+        Ok(self.core.find(name)?.info())
     }
 
     /// Lasts: also after a restart.
     pub async fn enable(&self, name: &str) -> Result<PluginInfo, HostError> {
-        self.info(name)
+        self.core.turn(name, true).await
     }
 
     pub async fn disable(&self, name: &str) -> Result<PluginInfo, HostError> {
-        self.info(name)
+        self.core.turn(name, false).await
     }
 
-    /// Looks at the files again. What did not change goes on; calls under way end on what they began with.
-    pub async fn reload(&self, _only: Option<&str>) -> Result<Reloaded, HostError> {
-        Ok(Reloaded::default())
+    /// Looks at the files again. What did not change goes on; calls under way end on what they began with. With `only`,
+    /// that plugin begins anew even if it did not change.
+    pub async fn reload(&self, only: Option<&str>) -> Result<Reloaded, HostError> {
+        self.core.reload(only).await
     }
 
     /// Asks one plugin by hand. Works for a plugin that is turned off, not for one that may not run.
     pub async fn test(
         &self,
         name: &str,
-        _hook: HookName,
-        _payload: Map<String, Value>,
+        hook: HookName,
+        payload: Map<String, Value>,
     ) -> Result<Tested, HostError> {
-        Err(HostError::Unknown { name: name.to_owned(), nearest: None })
+        let plugin = self.core.find(name)?;
+        let found = plugin.entries.iter().find(|entry| entry.hook == hook);
+        let same = || plugin.entries.iter().find(|entry| entry.hook.hook == hook.hook);
+        let Some(entry) = found.or_else(same) else {
+            return Err(HostError::NoSuchHook { name: name.to_owned(), hook: hook.to_string() });
+        };
+        let voice = plugin
+            .voice(entry)
+            .map_err(|why| HostError::CannotRun { name: name.to_owned(), why })?;
+        let _busy = plugin.busy();
+        let began = Instant::now();
+        let request = request::by_hand(entry.hook, entry.deadline, &payload);
+        let result = voice.call(None, request, entry.deadline).await;
+        let took = began.elapsed();
+        let (answer, stderr, decided) = match result {
+            Ok(reply) => {
+                let decided = shape::decide(entry.hook, &reply);
+                (reply.answer, reply.stderr, decided)
+            }
+            Err(failure) => (Map::new(), String::new(), Err(failure)),
+        };
+        plugin.book.stderr(&stderr);
+        match decided {
+            Ok(decision) => {
+                plugin.book.succeeded(entry.hook.name(), took);
+                let action = decision.word().to_owned();
+                Ok(Tested { answer, action, failure: None, stderr, took })
+            }
+            Err(failure) => {
+                let why = failure.to_string();
+                plugin.book.failed(entry.hook.name(), took, false, &why);
+                let action = instead(entry.policy).to_owned();
+                Ok(Tested { answer, action, failure: Some(why), stderr, took })
+            }
+        }
     }
 
     /// The order in which a hook's plugins are asked, and remarks about wishes that could not be met.
-    pub fn order(&self, _hook: Hook) -> (Vec<Turn>, Vec<String>) {
-        (Vec::new(), Vec::new())
+    pub fn order(&self, hook: Hook) -> (Vec<Turn>, Vec<String>) {
+        self.core.registry().turns(hook)
     }
 
     /// What a plugin said and what was noted about it, oldest first.
-    pub fn logs(&self, name: &str, _max: usize) -> Result<Vec<LogLine>, HostError> {
-        Err(HostError::Unknown { name: name.to_owned(), nearest: None })
+    pub fn logs(&self, name: &str, max: usize) -> Result<Vec<LogLine>, HostError> {
+        Ok(self.core.find(name)?.book.lines(max))
     }
 
     /// Writes a line into the audit log, for others who decide about plugins (grants).
-    pub fn audit(&self, _record: Value) {}
+    pub fn audit(&self, record: Value) {
+        self.core.audit.note(record);
+    }
 
     /// Whether anybody would be asked.
-    pub fn listens(&self, _hook: Hook) -> bool {
-        false
+    pub fn listens(&self, hook: Hook) -> bool {
+        self.core.registry().asked(hook).next().is_some()
+    }
+
+    /// A session that hooks may be about; known by its labels until it is forgotten.
+    pub fn meet(&self, facts: &SessionFacts) {
+        self.core.meet(facts);
     }
 
     /// Asks all plugins of a gate.
     pub async fn gate(
         &self,
-        _hook: Hook,
-        _session: Option<SessionId>,
+        hook: Hook,
+        session: Option<SessionId>,
         payload: Payload,
     ) -> GateOutcome {
-        let fields = payload.into_fields();
-        GateOutcome::Pass { fields, changed: Vec::new(), allowed_by: None }
+        self.core.gate(hook, session, payload).await
     }
 
-    /// Tells all observers. Never waits.
-    pub fn observe(&self, _hook: Hook, _session: Option<SessionId>, _payload: Payload) {}
+    /// Tells all observers. Never waits, and may be called from anywhere.
+    pub fn observe(&self, hook: Hook, session: Option<SessionId>, payload: Payload) {
+        self.core.observe(hook, session, payload);
+    }
 
     /// Who filters this session's lines, if anybody does.
-    pub fn filter_for(&self, _facts: &SessionFacts) -> Option<Arc<dyn LineFilter>> {
-        None
+    pub fn filter_for(&self, facts: &SessionFacts) -> Option<Arc<dyn LineFilter>> {
+        Chain::of(&self.core, facts).map(|chain| chain as Arc<dyn LineFilter>)
     }
 
     /// The session has ended: what was kept for it can go.
-    pub fn forget(&self, _session: SessionId) {}
+    pub fn forget(&self, session: SessionId) {
+        self.core.forget(session);
+    }
 
     /// Ends all programs, after what waits for observers was told or a short time has passed.
-    pub async fn stop(&self) {}
+    pub async fn stop(&self) {
+        let registry = self.core.registry();
+        let told = async {
+            for plugin in registry.plugins.values().filter(|plugin| plugin.may_run()) {
+                plugin.queue.emptied().await;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_EVENTS, told).await;
+        for plugin in registry.plugins.values() {
+            plugin.quiet().await;
+        }
+        let core = self.core.clone();
+        let saved = tokio::task::spawn_blocking(move || {
+            core.audit.flush();
+            core.books.save()
+        });
+        if let Ok(Err(error)) = saved.await {
+            tracing::warn!(%error, "keeping statistics of plugins");
+        }
+    }
+}
+
+/// What a policy comes to, in the words of a verdict.
+fn instead(policy: OnFailure) -> &'static str {
+    match policy {
+        OnFailure::Drop => "pass",
+        other => other.word(),
+    }
+}
+
+async fn save_now_and_then(core: std::sync::Weak<Core>) {
+    let mut tick = tokio::time::interval(SAVE_EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let Some(core) = core.upgrade() else { return };
+        let saved = tokio::task::spawn_blocking(move || core.books.save()).await;
+        if let Ok(Err(error)) = saved {
+            tracing::warn!(%error, "keeping statistics of plugins");
+        }
+    }
 }

@@ -1,0 +1,349 @@
+//! The filter for lines: plugins between the journal and whoever reads it.
+//!
+//! In: lines, in batches, behind the session's back. Out: one verdict for each, always. Each plugin sees what the ones before
+//! it left; lines its prefilter does not find are never sent. A plugin that fails gets its policy applied to exactly the
+//! lines it was asked about: passed, masked, dropped, held for a while and then masked, or the session is sealed.
+//! Deliberately absent: where lines come from and how masks look (the engine's egress).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use greenroom_engine::SessionId;
+use greenroom_engine::egress::{Line, LineFilter, Sink, Unit, Verdict};
+use greenroom_protocol::manifest::file::{SinkName, Then, Unit as Wanted};
+use greenroom_protocol::manifest::{Hook, OnFailure};
+use serde_json::{Map, Value};
+
+use super::ask::{Caller, NoAnswer, Question, caller};
+use super::core::Core;
+use super::facts::SessionFacts;
+use super::plugin::{Entry, Plugin};
+use super::request;
+use super::shape::{Decision, decide};
+use crate::runtime::{Action, CallFailure, Reply};
+use crate::spec::Wait;
+
+/// Between two tries of a plugin whose lines are held.
+const HOLD_RETRY: Duration = Duration::from_millis(100);
+
+/// The plugins that filter one session.
+pub(super) struct Chain {
+    core: Arc<Core>,
+    facts: SessionFacts,
+    /// A plugin with policy `seal` has failed.
+    sealed: AtomicBool,
+}
+
+/// One line on its way through the chain.
+struct Passage<'a> {
+    line: &'a Line,
+    /// Another text than the line's own.
+    replaced: Option<String>,
+    /// Decided: no further plugin sees it.
+    end: Option<Verdict>,
+}
+
+impl Passage<'_> {
+    fn text(&self) -> &str {
+        self.replaced.as_deref().unwrap_or(&self.line.text)
+    }
+
+    fn verdict(self) -> Verdict {
+        match (self.end, self.replaced) {
+            (Some(end), _) => end,
+            (None, Some(text)) => Verdict::Replace(text),
+            (None, None) => Verdict::Pass,
+        }
+    }
+}
+
+/// What became of one line at one plugin.
+enum Edit {
+    Keep,
+    Replace(String),
+    Drop,
+}
+
+impl Chain {
+    /// None, if nobody filters such a session.
+    pub fn of(core: &Arc<Core>, facts: &SessionFacts) -> Option<Arc<Chain>> {
+        let registry = core.registry();
+        let wanted =
+            registry.asked(Hook::OutputFilter).any(|(_, entry)| entry.wants(&facts.labels));
+        let chain = Chain { core: core.clone(), facts: facts.clone(), sealed: false.into() };
+        wanted.then(|| Arc::new(chain))
+    }
+
+    async fn pass(&self, session: SessionId, lines: &[Line]) -> Vec<Verdict> {
+        if self.sealed.load(Ordering::Acquire) {
+            return vec![Verdict::Mask; lines.len()];
+        }
+        let mut passages: Vec<Passage<'_>> =
+            lines.iter().map(|line| Passage { line, replaced: None, end: None }).collect();
+        let registry = self.core.registry();
+        for (plugin, entry) in registry.asked(Hook::OutputFilter) {
+            if !entry.wants(&self.facts.labels) {
+                continue;
+            }
+            let concerned: Vec<usize> = (0..passages.len())
+                .filter(|at| passages[*at].end.is_none() && concerns(entry, &passages[*at]))
+                .collect();
+            for part in parts(entry, &passages, &concerned) {
+                self.step(plugin, entry, session, &mut passages, part).await;
+            }
+        }
+        passages.into_iter().map(Passage::verdict).collect()
+    }
+
+    /// One plugin, one batch.
+    async fn step(
+        &self,
+        plugin: &Arc<Plugin>,
+        entry: &Arc<Entry>,
+        session: SessionId,
+        passages: &mut [Passage<'_>],
+        part: &[usize],
+    ) {
+        // The number of batches under way is bounded by whoever calls us; this one may be lower.
+        let Ok(_turn) = entry.in_flight.acquire().await else { return };
+        let edits = {
+            let asked: Vec<&Passage<'_>> = part.iter().map(|at| &passages[*at]).collect();
+            self.edits(plugin, entry, session, &asked).await
+        };
+        for (at, edit) in part.iter().zip(edits) {
+            let passage = &mut passages[*at];
+            match edit {
+                Some(Edit::Keep) => {}
+                Some(Edit::Replace(text)) => passage.replaced = Some(text),
+                Some(Edit::Drop) => passage.end = Some(Verdict::Drop),
+                None => self.unanswered(entry, passage),
+            }
+        }
+    }
+
+    fn unanswered(&self, entry: &Entry, passage: &mut Passage<'_>) {
+        let then = match (entry.policy, entry.said.hold.unwrap_or_default().then) {
+            (OnFailure::Hold, Then::Mask) => OnFailure::Mask,
+            (OnFailure::Hold, Then::Drop) => OnFailure::Drop,
+            (OnFailure::Hold, Then::Seal) => OnFailure::Seal,
+            (policy, _) => policy,
+        };
+        match then {
+            OnFailure::Pass => {}
+            OnFailure::Drop => passage.end = Some(Verdict::Drop),
+            OnFailure::Seal => {
+                self.sealed.store(true, Ordering::Release);
+                passage.end = Some(Verdict::Mask);
+            }
+            // Whatever else a policy may be called, the text does not leave.
+            _ => passage.end = Some(Verdict::Mask),
+        }
+    }
+
+    /// One edit for each line, `None` where the plugin did not answer. Held lines are tried again for a while.
+    async fn edits(
+        &self,
+        plugin: &Arc<Plugin>,
+        entry: &Arc<Entry>,
+        session: SessionId,
+        asked: &[&Passage<'_>],
+    ) -> Vec<Option<Edit>> {
+        let began = Instant::now();
+        let patience = match entry.policy {
+            OnFailure::Hold => Duration::from_millis(entry.said.hold.unwrap_or_default().max_ms),
+            _ => Duration::ZERO,
+        };
+        loop {
+            let edits = self.once(plugin, entry, session, asked).await;
+            if began.elapsed() >= patience || edits.iter().all(Option::is_some) {
+                return edits;
+            }
+            tokio::time::sleep(HOLD_RETRY.min(patience)).await;
+        }
+    }
+
+    async fn once(
+        &self,
+        plugin: &Arc<Plugin>,
+        entry: &Arc<Entry>,
+        session: SessionId,
+        asked: &[&Passage<'_>],
+    ) -> Vec<Option<Edit>> {
+        if plugin.voice(entry).is_ok_and(|voice| voice.one_by_one()) {
+            return self.one_by_one(plugin, entry, session, asked).await;
+        }
+        match self.together(plugin, entry, session, asked).await {
+            Ok(Some(edits)) => edits.into_iter().map(Some).collect(),
+            Ok(None) => self.one_by_one(plugin, entry, session, asked).await,
+            Err(_) => asked.iter().map(|_| None).collect(),
+        }
+    }
+
+    /// All lines in one request. `None` from a plugin that takes them one by one.
+    async fn together(
+        &self,
+        plugin: &Arc<Plugin>,
+        entry: &Arc<Entry>,
+        session: SessionId,
+        asked: &[&Passage<'_>],
+    ) -> Result<Option<Vec<Edit>>, NoAnswer> {
+        let texts: Vec<&str> = asked.iter().map(|passage| passage.text()).collect();
+        let name = entry.hook;
+        let one_by_one = AtomicBool::new(false);
+        let (texts, flag) = (&texts[..], &one_by_one);
+        let limit = entry.deadline;
+        let question =
+            Question { plugin, entry, session: Some(session), limit, lines: asked.len() };
+        let call: Caller<'_> = Box::new(move |voice, deadline| {
+            Box::pin(async move {
+                let request = request::batch(name, session, deadline);
+                let reply = voice.batch(session, request, texts, deadline).await?;
+                flag.store(reply.is_none(), Ordering::Release);
+                Ok(reply.unwrap_or_else(nothing))
+            })
+        });
+        let edits = self.core.ask(&question, call, |reply| read_edits(reply, asked.len())).await?;
+        Ok((!one_by_one.load(Ordering::Acquire)).then_some(edits))
+    }
+
+    /// A request for each line, two at a time: that is how many programs of one plugin may run at once.
+    async fn one_by_one(
+        &self,
+        plugin: &Arc<Plugin>,
+        entry: &Arc<Entry>,
+        session: SessionId,
+        asked: &[&Passage<'_>],
+    ) -> Vec<Option<Edit>> {
+        let every_other = async |first: usize| {
+            let mut edits = Vec::new();
+            for passage in asked.iter().skip(first).step_by(2) {
+                edits.push(self.single(plugin, entry, session, passage).await);
+            }
+            edits
+        };
+        let (even, odd) = tokio::join!(every_other(0), every_other(1));
+        let (mut even, mut odd) = (even.into_iter(), odd.into_iter());
+        (0..asked.len())
+            .map(|at| if at % 2 == 0 { even.next() } else { odd.next() }.flatten())
+            .collect()
+    }
+
+    async fn single(
+        &self,
+        plugin: &Arc<Plugin>,
+        entry: &Arc<Entry>,
+        session: SessionId,
+        passage: &Passage<'_>,
+    ) -> Option<Edit> {
+        let _turn = entry.singles.acquire().await.ok()?;
+        let name = entry.hook;
+        let limit = entry.deadline;
+        let question = Question { plugin, entry, session: Some(session), limit, lines: 1 };
+        let payload = payload(passage.line);
+        let text = passage.text();
+        let call = caller(Some(session), move |deadline| {
+            request::line(name, session, deadline, text, &payload)
+        });
+        let decided = self.core.ask(&question, call, |reply| decide(name, reply)).await.ok()?;
+        Some(match decided {
+            Decision::Replace(text) => Edit::Replace(text),
+            Decision::Drop => Edit::Drop,
+            _ => Edit::Keep,
+        })
+    }
+}
+
+impl LineFilter for Chain {
+    fn governs(&self, sink: Sink) -> bool {
+        let registry = self.core.registry();
+        registry
+            .asked(Hook::OutputFilter)
+            .any(|(_, entry)| entry.wants(&self.facts.labels) && governs(entry, sink))
+    }
+
+    fn filter<'a>(&'a self, session: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>> {
+        Box::pin(self.pass(session, lines))
+    }
+}
+
+/// The local human's own stream only where a manifest says so.
+fn governs(entry: &Entry, sink: Sink) -> bool {
+    let sinks = &entry.said.when.sinks;
+    let named = match sink {
+        Sink::AttachLocal => SinkName::AttachLocal,
+        Sink::AttachRemote => SinkName::AttachRemote,
+        Sink::Stream => SinkName::Stream,
+        Sink::Transcript => SinkName::Transcript,
+        Sink::Recording => SinkName::Recording,
+        Sink::Snapshot => SinkName::Snapshot,
+        Sink::Event => SinkName::Event,
+        Sink::Log => SinkName::Log,
+    };
+    match sinks.is_empty() {
+        true => sink != Sink::AttachLocal,
+        false => sinks.contains(&SinkName::All) || sinks.contains(&named),
+    }
+}
+
+/// Rows of a screen go to everybody: what a reader of the screen sees is the same text.
+fn concerns(entry: &Entry, passage: &Passage<'_>) -> bool {
+    if entry.said.unit == Wanted::Rows && passage.line.unit == Unit::Line {
+        return false;
+    }
+    let found = |regex: &regex::Regex| regex.is_match(passage.text());
+    entry.prefilter.as_ref().is_none_or(found)
+}
+
+/// Pieces as large as the plugin wants them.
+fn parts<'a>(entry: &Entry, passages: &[Passage<'_>], concerned: &'a [usize]) -> Vec<&'a [usize]> {
+    let batch = entry.said.batch.unwrap_or_default();
+    let (max_items, max_bytes) = (batch.max_items.max(1) as usize, batch.max_bytes as usize);
+    let mut parts = Vec::new();
+    let (mut from, mut bytes) = (0, 0);
+    for (at, index) in concerned.iter().enumerate() {
+        let len = passages[*index].text().len();
+        if at > from && (at - from == max_items || bytes + len > max_bytes) {
+            parts.push(&concerned[from..at]);
+            (from, bytes) = (at, 0);
+        }
+        bytes += len;
+    }
+    if from < concerned.len() {
+        parts.push(&concerned[from..]);
+    }
+    parts
+}
+
+fn payload(line: &Line) -> Map<String, Value> {
+    let unit = match line.unit {
+        Unit::Line => "line",
+        Unit::Rows => "rows",
+    };
+    Map::from_iter([
+        ("offset".to_owned(), line.seq.0.into()),
+        ("unit".to_owned(), unit.into()),
+        ("partial".to_owned(), line.partial.into()),
+    ])
+}
+
+fn nothing() -> Reply {
+    Reply { answer: Map::new(), veto: None, stderr: String::new(), took: Duration::ZERO }
+}
+
+/// Edits of a batch; a word other than `pass`, or an edit of a line that was not asked about, is a failure.
+fn read_edits(reply: &Reply, lines: usize) -> Result<Vec<Edit>, CallFailure> {
+    let verdict = reply.verdict()?;
+    if verdict.action != Action::Pass {
+        return Err(CallFailure::UnknownAction(verdict.action.name().to_owned()));
+    }
+    let mut edits: Vec<Edit> = (0..lines).map(|_| Edit::Keep).collect();
+    for edit in verdict.edits {
+        let Some(place) = edits.get_mut(edit.item) else {
+            let why = format!("`edits` names item {}, there were {lines}", edit.item);
+            return Err(CallFailure::Malformed { why });
+        };
+        *place = edit.text.map_or(Edit::Drop, Edit::Replace);
+    }
+    Ok(edits)
+}

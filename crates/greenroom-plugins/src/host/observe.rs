@@ -1,0 +1,188 @@
+//! Observers: told after the fact, each plugin from a queue of its own.
+//!
+//! In: events, without waiting. Out: calls, one after the other. A queue that is full loses its oldest event (or the newest,
+//! where the manifest says so); the next request tells how many are missing.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use greenroom_engine::SessionId;
+use greenroom_protocol::manifest::Hook;
+use greenroom_protocol::manifest::file::Overflow;
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+
+use super::ask::{Question, caller};
+use super::core::Core;
+use super::payload::Payload;
+use super::plugin::{Entry, Plugin};
+use super::request::request;
+use super::shape::decide;
+
+/// Bytes that wait for one plugin: a tail of output in each of a thousand events would be much more.
+const BYTES_MAX: usize = 1024 * 1024;
+
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    filled: Notify,
+    emptied: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<Event>,
+    bytes: usize,
+    /// Lost since the last one that was told.
+    gap: u64,
+    /// One is being told.
+    telling: bool,
+    served: bool,
+}
+
+struct Event {
+    entry: Arc<Entry>,
+    session: Option<SessionId>,
+    fields: Arc<Map<String, Value>>,
+    bytes: usize,
+}
+
+impl Queue {
+    /// Answers how many events had to go.
+    fn push(&self, event: Event) -> u64 {
+        let queue = event.entry.said.queue.unwrap_or_default();
+        let max_items = queue.max_items.max(1) as usize;
+        let mut waiting = self.waiting();
+        let mut lost = 0;
+        let full = |waiting: &Waiting| {
+            !waiting.events.is_empty()
+                && (waiting.events.len() >= max_items || waiting.bytes + event.bytes > BYTES_MAX)
+        };
+        if queue.overflow == Overflow::DropNewest && full(&waiting) {
+            waiting.gap += 1;
+            return 1;
+        }
+        while full(&waiting) {
+            if let Some(old) = waiting.events.pop_front() {
+                waiting.bytes -= old.bytes;
+                lost += 1;
+            }
+        }
+        waiting.gap += lost;
+        waiting.bytes += event.bytes;
+        waiting.events.push_back(event);
+        drop(waiting);
+        self.filled.notify_one();
+        lost
+    }
+
+    fn pop(&self) -> Option<(Event, u64)> {
+        let mut waiting = self.waiting();
+        let event = waiting.events.pop_front()?;
+        waiting.bytes -= event.bytes;
+        waiting.telling = true;
+        Some((event, std::mem::take(&mut waiting.gap)))
+    }
+
+    fn told(&self) {
+        let mut waiting = self.waiting();
+        waiting.telling = false;
+        if waiting.events.is_empty() {
+            drop(waiting);
+            self.emptied.notify_waiters();
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        let waiting = self.waiting();
+        waiting.events.is_empty() && !waiting.telling
+    }
+
+    /// Until nothing waits.
+    pub async fn emptied(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Core {
+    pub(super) fn observe(
+        self: &Arc<Core>,
+        hook: Hook,
+        session: Option<SessionId>,
+        payload: Payload,
+    ) {
+        let registry = self.registry();
+        let about = payload.fields().get("plugin").and_then(Value::as_str).map(str::to_owned);
+        let mut told: Option<(Arc<Map<String, Value>>, usize)> = None;
+        for (plugin, entry) in registry.asked(hook) {
+            // Nobody is told of itself: its trouble must not be the cause of more.
+            let itself = hook == Hook::PluginState && about.as_deref() == Some(&*plugin.name);
+            if itself || !plugin.may_run() || !self.concerns(entry, session) {
+                continue;
+            }
+            let (fields, bytes) = told.get_or_insert_with(|| {
+                let fields = payload.fields().clone();
+                let bytes = serde_json::to_string(&fields).map_or(0, |text| text.len());
+                (Arc::new(fields), bytes)
+            });
+            let event =
+                Event { entry: entry.clone(), session, fields: fields.clone(), bytes: *bytes };
+            let lost = plugin.queue.push(event);
+            if lost > 0 {
+                plugin.book.dropped(lost);
+            }
+            self.serve(plugin);
+        }
+    }
+
+    /// Sees to it that somebody empties the plugin's queue.
+    fn serve(self: &Arc<Core>, plugin: &Arc<Plugin>) {
+        let first = !std::mem::replace(&mut plugin.queue.waiting().served, true);
+        if first {
+            self.tasks.spawn(tell_all(Arc::downgrade(self), Arc::downgrade(plugin)));
+        }
+    }
+
+    async fn tell(&self, plugin: &Arc<Plugin>, event: &Event, gap: u64) {
+        let entry = &event.entry;
+        let (session, name, fields) = (event.session, entry.hook, event.fields.clone());
+        let question = Question { plugin, entry, session, limit: entry.deadline, lines: 0 };
+        let call = caller(session, move |deadline| request(name, session, deadline, &fields, gap));
+        // What it answers changes nothing, and a failure was noted where it happened.
+        if self.ask(&question, call, |reply| decide(name, reply)).await.is_err() {
+            plugin.book.dropped(1);
+        }
+    }
+}
+
+/// Tells one plugin's events as long as there is the plugin.
+async fn tell_all(core: Weak<Core>, plugin: Weak<Plugin>) {
+    loop {
+        let (Some(core), Some(plugin)) = (core.upgrade(), plugin.upgrade()) else { return };
+        let filled = plugin.queue.filled.notified();
+        match plugin.queue.pop() {
+            Some((event, gap)) => {
+                core.tell(&plugin, &event, gap).await;
+                plugin.queue.told();
+                continue;
+            }
+            None if plugin.retired() => {
+                plugin.queue.waiting().served = false;
+                return;
+            }
+            None => {}
+        }
+        drop(core);
+        filled.await;
+    }
+}
