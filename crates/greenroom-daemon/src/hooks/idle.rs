@@ -1,0 +1,51 @@
+//! `session.idle`: a session printed nothing for a while. Told once until it prints again.
+//!
+//! Nobody is woken by output: the time of the last output is looked at when the session may be idle, and only a session
+//! that was told of is watched for its next output.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use greenroom_engine::SessionHandle;
+use greenroom_plugins::host::Payload;
+use greenroom_protocol::manifest::Hook;
+use serde_json::json;
+
+use crate::events::about;
+use crate::host::Host;
+
+/// Watches a session until its end, if anybody wants to know.
+pub fn watch(host: &Arc<Host>, handle: SessionHandle) {
+    if host.hooks.plugins.listens(Hook::SessionIdle) {
+        let host = host.clone();
+        tokio::spawn(async move {
+            let over = handle.clone();
+            tokio::select! {
+                () = run(&host, &handle) => {}
+                () = over.over() => {}
+            }
+        });
+    }
+}
+
+async fn run(host: &Arc<Host>, handle: &SessionHandle) {
+    let after = host.config.plugins.idle;
+    loop {
+        let info = handle.info();
+        let last = info.last_output.unwrap_or(info.record.created);
+        let idle = SystemTime::now().duration_since(last).unwrap_or(Duration::ZERO);
+        if idle < after {
+            tokio::time::sleep(after - idle).await;
+            continue;
+        }
+        let seq = handle.change().seq;
+        let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
+        let payload = Payload::new().fact("idle_ms", idle_ms).fact("sequence", seq.0);
+        host.storage.log(about(handle.id(), "session.idle", json!({ "idle_ms": idle_ms })));
+        host.hooks.plugins.observe(Hook::SessionIdle, Some(handle.id()), payload);
+        let mut changes = handle.changes();
+        if changes.wait_for(|change| change.seq > seq || change.closed).await.is_err() {
+            return;
+        }
+    }
+}
