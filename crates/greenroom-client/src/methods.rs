@@ -4,6 +4,7 @@
 
 use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::fence::*;
+use greenroom_protocol::api::plugin::*;
 use greenroom_protocol::api::run::*;
 use greenroom_protocol::api::screen::{
     Snapshot, SnapshotParams, TranscriptParams, TranscriptResult,
@@ -61,6 +62,26 @@ calls! {
     worktree_clean "worktree.clean" (WorktreeCleanParams) -> WorktreeCleanResult;
     sandbox_doctor "sandbox.doctor" (Empty) -> SandboxDoctorResult;
     sandbox_explain "sandbox.explain" (CreateParams) -> SandboxExplainResult;
+    plugin_list "plugin.list" (Empty) -> PluginListResult;
+    plugin_get "plugin.get" (PluginParams) -> PluginGetResult;
+    plugin_reload "plugin.reload" (PluginReloadParams) -> PluginReloadResult;
+    plugin_enable "plugin.enable" (PluginParams) -> PluginSwitched;
+    plugin_disable "plugin.disable" (PluginParams) -> PluginSwitched;
+    plugin_test "plugin.test" (PluginTestParams) -> PluginTestResult;
+    plugin_order "plugin.order" (PluginOrderParams) -> PluginOrderResult;
+    plugin_stats "plugin.stats" (PluginStatsParams) -> PluginStatsResult;
+    plugin_logs "plugin.logs" (PluginLogsParams) -> PluginLogsResult;
+    plugin_add "plugin.add" (PluginAddParams) -> PluginAddResult;
+    plugin_link "plugin.link" (PluginLinkParams) -> PluginGranted;
+    plugin_remove "plugin.remove" (PluginParams) -> PluginRemoved;
+    plugin_grant "plugin.grant" (PluginGrantParams) -> PluginGranted;
+    plugin_revoke "plugin.revoke" (PluginParams) -> PluginGranted;
+    plugin_pending "plugin.pending" (Empty) -> PluginPendingResult;
+    plugin_capabilities "plugin.capabilities" (Empty) -> PluginCapabilitiesResult;
+    plugin_validate_manifest "plugin.validate_manifest" (ValidateManifestParams) -> ValidateManifestResult;
+    plugin_describe "plugin.describe" (PluginParams) -> PluginDescribeResult;
+    plugin_load "plugin.load" (PluginLoadParams) -> PluginLoadResult;
+    plugin_unload "plugin.unload" (PluginUnloadParams) -> PluginUnloadResult;
     run_start "run.start" (RunStartParams) -> RunStartResult;
     run_list "run.list" (RunListParams) -> RunListResult;
     run_info "run.info" (RunParams) -> RunInfo;

@@ -18,6 +18,7 @@ use crate::keeper::Keeper;
 use crate::lifecycle::Life;
 use crate::methods::snapshot::Screens;
 use crate::methods::waits::Waits;
+use crate::plugins::PluginsSlot;
 use crate::run_file::Runs;
 use crate::store::Storage;
 
@@ -27,6 +28,8 @@ pub struct Host {
     pub chains: Chains,
     pub ends: Arc<Ends>,
     pub built_in: BuiltIn,
+    /// Hook plugins.
+    pub plugins: PluginsSlot,
     /// One directory per session below.
     pub sessions_dir: PathBuf,
     pub runs: Runs,

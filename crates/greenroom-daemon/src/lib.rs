@@ -24,6 +24,7 @@ mod logs;
 pub mod mcp;
 mod methods;
 mod paths;
+mod plugins;
 mod proxy;
 mod rpc;
 mod run;

@@ -29,6 +29,7 @@ use crate::logs::{LogError, Logs};
 use crate::methods::snapshot::Screens;
 use crate::methods::waits::Waits;
 use crate::paths::{Paths, PathsError};
+use crate::plugins::PluginsSlot;
 use crate::run_file::{self, Runs};
 use crate::socket::{self, SocketError};
 use crate::store::{Storage, StorageError};
@@ -130,6 +131,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
         let sessions = known.len();
         engine.adopt(known);
         let host = Arc::new(Host {
+            plugins: PluginsSlot::new(),
             engine,
             chains,
             ends,

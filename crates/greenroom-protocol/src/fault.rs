@@ -88,6 +88,8 @@ faults! {
     Unsupported "unsupported" -32027 FAILED 501 "this host or platform cannot do it";
     Refused "refused" -32029 FAILED 422 "a session plugin could not prepare the session; nothing was started or left behind";
     NeedsInput "needs_input" -32028 NEEDS_INPUT 409 "the session waits for a person";
+    PluginsDisabled "plugins_disabled" -32030 UNAVAILABLE 503 "plugins are off: plugins.enabled is not true";
+    NeedsConsent "needs_consent" -32031 TIMEOUT 409 "nobody has agreed to this plugin, or its bytes have changed since";
 }
 
 impl FaultKind {

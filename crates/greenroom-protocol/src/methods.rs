@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::api::Empty;
 use crate::api::event::{ChangedPush, EventPush, ExitedPush, OutputPush};
 use crate::api::fence::*;
+use crate::api::plugin::*;
 use crate::api::run::*;
 use crate::api::screen::Snapshot;
 use crate::api::server::*;
@@ -246,6 +247,87 @@ methods! {
         r#"{"cwd": "/srv", "sandbox": "full"}"#,
         "says what would be enforced on such a session";
 
+    "plugin.list" Read Safe (Empty) -> PluginListResult,
+        rest Some("GET /api/plugins"), mcp Some("plugins_list"), cli Some("plugin"),
+        "{}",
+        "lists plugins: what they hook, their state, what they have done";
+    "plugin.get" Read Safe (PluginParams) -> PluginGetResult,
+        rest Some("GET /api/plugins/{name}"), mcp Some("plugin_get"), cli Some("plugin"),
+        r#"{"name": "my-filter"}"#,
+        "describes one plugin: manifest, hooks as they act, grants, statistics";
+    "plugin.reload" Control Once (PluginReloadParams) -> PluginReloadResult,
+        rest Some("POST /api/plugins/reload"), mcp Some("plugins_reload"), cli Some("plugin"),
+        r#"{"name": "my-filter"}"#,
+        "looks at the files again; the operator's scripts are taken as they are now";
+    "plugin.enable" Control Once (PluginParams) -> PluginSwitched,
+        rest Some("POST /api/plugins/{name}/enable"), mcp Some("plugin_enable"), cli Some("plugin"),
+        r#"{"name": "my-filter"}"#,
+        "lets a plugin take part again; lasts";
+    "plugin.disable" Control Once (PluginParams) -> PluginSwitched,
+        rest Some("POST /api/plugins/{name}/disable"), mcp Some("plugin_disable"), cli Some("plugin"),
+        r#"{"name": "my-filter"}"#,
+        "keeps a plugin from taking part; lasts";
+    "plugin.test" Control Once (PluginTestParams) -> PluginTestResult,
+        rest Some("POST /api/plugins/{name}/test"), mcp Some("plugin_test"), cli Some("plugin"),
+        r#"{"name": "my-filter", "hook": "post_session_output", "payload": {"line": "hello"}}"#,
+        "asks one plugin by hand and answers what it says";
+    "plugin.order" Read Safe (PluginOrderParams) -> PluginOrderResult,
+        rest None, mcp None, cli Some("plugin"),
+        r#"{"hook": "output.filter"}"#,
+        "answers in which order the plugins of a hook are asked, and why";
+    "plugin.stats" Read Safe (PluginStatsParams) -> PluginStatsResult,
+        rest None, mcp None, cli Some("plugin"),
+        r#"{"name": "my-filter"}"#,
+        "answers calls, errors, times and drops; they survive restarts";
+    "plugin.logs" Read Safe (PluginLogsParams) -> PluginLogsResult,
+        rest None, mcp None, cli Some("plugin"),
+        r#"{"name": "my-filter", "lines": 20}"#,
+        "answers what a plugin said on stderr and what was noted about it";
+    "plugin.add" Admin Once (PluginAddParams) -> PluginAddResult,
+        rest None, mcp None, cli Some("plugin"),
+        r#"{"source": "/srv/guard"}"#,
+        "copies a plugin into the store; it does not run before it is granted";
+    "plugin.link" Admin Once (PluginLinkParams) -> PluginGranted,
+        rest None, mcp None, cli Some("plugin"),
+        r#"{"path": "/srv/guard"}"#,
+        "runs a plugin where it lies, whatever lies there: for whoever writes it";
+    "plugin.remove" Admin Once (PluginParams) -> PluginRemoved,
+        rest None, mcp None, cli Some("plugin"),
+        r#"{"name": "guard"}"#,
+        "forgets a plugin that was added or linked";
+    "plugin.grant" Admin Once (PluginGrantParams) -> PluginGranted,
+        rest None, mcp None, cli Some("plugin"),
+        r#"{"name": "guard", "only": ["screen.read"]}"#,
+        "agrees to a plugin, bound to the bytes it has now";
+    "plugin.revoke" Admin Once (PluginParams) -> PluginGranted,
+        rest None, mcp None, cli Some("plugin"),
+        r#"{"name": "guard"}"#,
+        "takes an agreement back";
+    "plugin.pending" Read Safe (Empty) -> PluginPendingResult,
+        rest None, mcp None, cli Some("plugin"),
+        "{}",
+        "lists plugins that wait for consent, with what there is to agree to";
+    "plugin.capabilities" Read Safe (Empty) -> PluginCapabilitiesResult,
+        rest None, mcp None, cli None,
+        "{}",
+        "names what manifests may ask for and what runs here";
+    "plugin.validate_manifest" Read Safe (ValidateManifestParams) -> ValidateManifestResult,
+        rest None, mcp None, cli None,
+        r#"{"manifest": {"name": "demo", "entry": "./run", "hooks": ["on_alert"]}}"#,
+        "checks a manifest in any of the four forms";
+    "plugin.describe" Read Safe (PluginParams) -> PluginDescribeResult,
+        rest None, mcp None, cli None,
+        r#"{"plugin": "echo"}"#,
+        "describes what a plugin offers";
+    "plugin.load" Admin Once (PluginLoadParams) -> PluginLoadResult,
+        rest None, mcp None, cli None,
+        r#"{"manifest_path": "/srv/echo/manifest.toml"}"#,
+        "takes a plugin for this host's lifetime, if the host was started to allow that";
+    "plugin.unload" Admin Once (PluginUnloadParams) -> PluginUnloadResult,
+        rest None, mcp None, cli None,
+        r#"{"plugin": "echo"}"#,
+        "forgets a plugin that was loaded";
+
     "run.start" Control Once (RunStartParams) -> RunStartResult,
         rest Some("POST /api/runs"), mcp None, cli Some("run"),
         r#"{"connector": {"models": {"m": {"command": ["echo"]}}, "prompt": "hello"}, "cwd": "/", "dry_run": true}"#,
@@ -421,12 +503,15 @@ mod tests {
         let session = "create list info input wait cancel_wait snapshot transcript resize kill close rename signal \
                        attach subscribe mark replay export";
         let run = "start list info cancel";
+        let plugin = "capabilities validate_manifest describe load unload list get enable disable reload test grant revoke \
+                      pending stats logs order add link remove";
         for (group, verbs) in [
             ("server", server),
             ("session", session),
             ("run", run),
             ("worktree", "list clean"),
             ("sandbox", "doctor explain"),
+            ("plugin", plugin),
         ] {
             let mut expected: Vec<String> =
                 verbs.split_whitespace().map(|verb| format!("{group}.{verb}")).collect();

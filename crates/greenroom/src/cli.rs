@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
 use greenroom_protocol::api::screen::Size;
 
+pub mod plugin;
 mod session;
 mod surfaces;
 
@@ -131,6 +132,12 @@ pub enum Verb {
         after_help = "Examples:\n  greenroom serve\n  greenroom serve --name work -- bash\n  greenroom serve --worktree feat-x --sandbox\n  greenroom serve --stdio\n  greenroom serve --stdio --shared\n  greenroom serve --http 127.0.0.1:7878\n\nWith a command or session options it starts that session and ends with it.\n--stdio speaks the API on stdin and stdout with a private host that ends at the\n  end of stdin; with --shared it speaks for the background host."
     )]
     Serve(ServeArgs),
+    /// Plugins: programs that take part in every session, and what they may do
+    #[command(
+        visible_alias = "plugins",
+        after_help = "Examples:\n  greenroom plugin list\n  greenroom plugin new redact --lang python\n  greenroom plugin add ./guard\n  greenroom plugin test my-filter post_session_output '{\"line\":\"hello\"}'\n  greenroom plugin order output.filter\n\nPlugins are off until plugins.enabled = true in the configuration."
+    )]
+    Plugin(plugin::PluginArgs),
     /// Worktrees that sessions left: list them, remove what holds no work
     #[command(
         after_help = "Examples:\n  greenroom worktree ls\n  greenroom worktree clean --dry-run\n  greenroom worktree clean\n\nA worktree is removed only if nothing in it is modified, untracked or stashed, and\n  every commit can be reached from elsewhere. Exit code 1: one could not be looked at."
@@ -468,7 +475,7 @@ pub enum ShellName {
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// One method only, such as session.create; or connector
+    /// One method only, such as session.create; or connector, or manifest
     pub method: Option<String>,
 }
 

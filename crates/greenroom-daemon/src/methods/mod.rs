@@ -4,6 +4,7 @@ pub mod events;
 pub mod export;
 pub mod input;
 pub mod output;
+pub mod plugin;
 pub mod run;
 pub mod sandbox;
 pub mod server;

@@ -18,8 +18,8 @@ use serde_json::value::RawValue;
 
 use crate::host::Host;
 use crate::methods::{
-    events, export, input, output, run, sandbox, server, session, snapshot, transcript, waits,
-    worktree,
+    events, export, input, output, plugin, run, sandbox, server, session, snapshot, transcript,
+    waits, worktree,
 };
 use crate::rpc::fault;
 use crate::rpc::peer::Peer;
@@ -115,6 +115,26 @@ pub fn call(call: Call, method: &str, params: Option<&RawValue>) -> Result<Later
         "session.mark" => serve(call, params, session::mark),
         "session.replay" => serve(call, params, export::replay),
         "session.export" => serve(call, params, export::export),
+        "plugin.list" => serve(call, params, plugin::list),
+        "plugin.get" => serve(call, params, plugin::get),
+        "plugin.reload" => serve(call, params, plugin::reload),
+        "plugin.enable" => serve(call, params, plugin::enable),
+        "plugin.disable" => serve(call, params, plugin::disable),
+        "plugin.test" => serve(call, params, plugin::test),
+        "plugin.order" => serve(call, params, plugin::order),
+        "plugin.stats" => serve(call, params, plugin::stats),
+        "plugin.logs" => serve(call, params, plugin::logs),
+        "plugin.add" => serve(call, params, plugin::add),
+        "plugin.link" => serve(call, params, plugin::link),
+        "plugin.remove" => serve(call, params, plugin::remove),
+        "plugin.grant" => serve(call, params, plugin::grant),
+        "plugin.revoke" => serve(call, params, plugin::revoke),
+        "plugin.pending" => serve(call, params, plugin::pending),
+        "plugin.capabilities" => serve(call, params, plugin::capabilities),
+        "plugin.validate_manifest" => serve(call, params, plugin::validate_manifest),
+        "plugin.describe" => serve(call, params, plugin::describe),
+        "plugin.load" => serve(call, params, plugin::load),
+        "plugin.unload" => serve(call, params, plugin::unload),
         "run.start" => serve(call, params, run::start),
         "run.list" => serve(call, params, run::list),
         "run.info" => serve(call, params, run::info),

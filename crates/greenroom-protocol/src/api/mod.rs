@@ -10,6 +10,7 @@ pub mod event;
 pub mod fence;
 pub mod input;
 pub mod matcher;
+pub mod plugin;
 pub mod run;
 pub mod screen;
 pub mod server;

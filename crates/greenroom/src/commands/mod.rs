@@ -17,6 +17,7 @@ mod logs;
 mod ls;
 mod mcp;
 pub mod new;
+mod plugin;
 mod read;
 mod record;
 mod rename;
@@ -83,6 +84,7 @@ pub async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Replay(args) => replay::run(args, context).await,
         Verb::Run(args) => run::run(args, context).await,
         Verb::Serve(args) => serve::run(args, context).await,
+        Verb::Plugin(args) => plugin::run(args, context).await,
         Verb::Worktree(args) => worktree::run(args, context).await,
         Verb::Sandbox(args) => sandbox::run(args, context).await,
         Verb::Web(args) => web::run(args, context).await,

@@ -1,6 +1,6 @@
-//! `greenroom schema`: every method of the API from the one table, or the format of connector files.
+//! `greenroom schema`: every method of the API from the one table, or the format of connector files or manifests.
 
-use greenroom_protocol::{FaultKind, connector, methods};
+use greenroom_protocol::{FaultKind, connector, manifest, methods};
 
 use super::Context;
 use crate::cli::SchemaArgs;
@@ -9,6 +9,7 @@ use crate::error::{Failure, Outcome};
 pub fn run(args: &SchemaArgs, context: &Context) -> Outcome {
     let document = match args.method.as_deref() {
         Some("connector") => Some(connector::schema()),
+        Some("manifest") => Some(manifest::schema()),
         only => methods::document(only),
     };
     let Some(document) = document else {

@@ -1,0 +1,174 @@
+//! What the host knows of plugins, as the wire shows it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use greenroom_plugins::host::{HookInfo, PluginInfo, Standing, Statistics, Turn};
+use greenroom_plugins::store::lock::Record;
+use greenroom_protocol::Timestamp;
+use greenroom_protocol::api::plugin::*;
+use greenroom_protocol::manifest::{Runtime, capability};
+use serde_json::{Value, json};
+
+/// What the host itself does to sessions.
+const NATIVE: [(&str, &str); 5] = [
+    ("worktree", "a worktree of its own for a session"),
+    ("scratchpad", "a directory of its own for a session"),
+    ("env", "variables and secrets of a session"),
+    ("sandbox", "what a session may read, write and reach"),
+    ("timeout", "how long a session may run"),
+];
+
+pub fn native() -> Vec<NativePlugin> {
+    let native = NATIVE.iter().map(|(name, description)| NativePlugin {
+        name: (*name).to_owned(),
+        kind: "native".to_owned(),
+        description: (*description).to_owned(),
+        enabled: true,
+    });
+    native.collect()
+}
+
+pub fn view(info: &PluginInfo) -> PluginView {
+    let manifest = info.manifest.as_deref();
+    let identity = manifest.map(|manifest| manifest.plugin.clone()).unwrap_or_default();
+    let runtime = manifest.and_then(|manifest| manifest.runtime.first());
+    let entry = runtime.and_then(program);
+    PluginView {
+        name: info.name.clone(),
+        version: identity.version,
+        description: identity.description,
+        format: manifest.map(|manifest| manifest.format.word().to_owned()).unwrap_or_default(),
+        hooks: info.hooks.iter().map(|hook| hook.hook.name().to_owned()).collect(),
+        resolved_entry: entry.map(|entry| resolved(&info.root, entry)),
+        entry: entry.map(str::to_owned),
+        mode: runtime.map(|runtime| runtime.kind.word().to_owned()),
+        timeout_ms: runtime.and_then(|runtime| runtime.timeout_ms),
+        dir: info.dir.display().to_string(),
+        enabled: info.enabled,
+        state: info.state.word().to_owned(),
+        why: info.why.clone(),
+        linked: info.standing == Standing::Linked,
+        level: info.level.map(str::to_owned),
+        digest: info.digest.clone(),
+        invoke_count: info.stats.calls,
+        error_count: info.stats.errors,
+        last_invoke_at: info.stats.last_call_at.map(Timestamp::from_system),
+        last_error: info.stats.last_error.clone(),
+        problems: match &info.standing {
+            Standing::Invalid(problems) => problems.clone(),
+            _ => Vec::new(),
+        },
+        warnings: info.warnings.clone(),
+    }
+}
+
+/// What runs, in the words of the manifest.
+pub fn program(runtime: &Runtime) -> Option<&str> {
+    runtime.command.first().or(runtime.entry.as_ref()).map(String::as_str)
+}
+
+fn resolved(root: &Path, entry: &str) -> String {
+    root.join(entry.trim_start_matches("./")).display().to_string()
+}
+
+pub fn get(info: &PluginInfo, record: Option<Record>) -> PluginGetResult {
+    PluginGetResult {
+        view: view(info),
+        manifest: manifest(info),
+        hook_details: info.hooks.iter().map(hook).collect(),
+        capabilities: capabilities(info),
+        stats: stats(&info.stats),
+        generation: info.generation,
+        source: record.as_ref().map(|record| record.source.clone()),
+        granted_at: record.as_ref().and_then(|record| record.granted_at.clone()),
+        granted_by: record.and_then(|record| record.granted_by),
+    }
+}
+
+/// Values of its environment may be secrets of the operator.
+pub fn manifest(info: &PluginInfo) -> Option<Value> {
+    let mut value = serde_json::to_value(info.manifest.as_deref()?).ok()?;
+    let runtimes = value.get_mut("runtime").and_then(Value::as_array_mut);
+    for env in
+        runtimes.into_iter().flatten().filter_map(|runtime| runtime.get_mut("env")?.as_object_mut())
+    {
+        for (_, value) in env.iter_mut() {
+            if !value.as_str().is_some_and(|text| text.starts_with("${secret:")) {
+                *value = json!("(hidden)");
+            }
+        }
+    }
+    Some(value)
+}
+
+pub fn hook(info: &HookInfo) -> HookView {
+    HookView {
+        hook: info.hook.name().to_owned(),
+        class: info.hook.hook.class().word().to_owned(),
+        stage: info.stage.to_owned(),
+        priority: info.priority,
+        deadline_ms: ms(info.deadline),
+        on_failure: info.on_failure.word().to_owned(),
+    }
+}
+
+pub fn turn(turn: &Turn) -> OrderEntry {
+    let hook = HookView {
+        hook: turn.hook.name().to_owned(),
+        class: turn.hook.hook.class().word().to_owned(),
+        stage: turn.stage.to_owned(),
+        priority: turn.priority,
+        deadline_ms: ms(turn.deadline),
+        on_failure: turn.on_failure.word().to_owned(),
+    };
+    OrderEntry { plugin: turn.plugin.clone(), hook, asked: turn.asked, why: turn.why.clone() }
+}
+
+/// Each that is asked for; in the order of their names.
+pub fn capabilities(info: &PluginInfo) -> Vec<CapabilityView> {
+    let Some(manifest) = info.manifest.as_deref() else { return Vec::new() };
+    let asked = manifest.capabilities.asked.iter().filter(|(_, allow)| allow.any());
+    let view = |(name, allow): (&String, &_)| {
+        let row = capability::find(name);
+        let level = match row.map(|row| row.held_by) {
+            // The host asks on every call: there is no way around it.
+            Some(capability::HeldBy::Host) => "enforced",
+            _ => info.level.unwrap_or("advisory"),
+        };
+        CapabilityView {
+            name: name.clone(),
+            means: row.map(|row| row.summary.to_owned()).unwrap_or_default(),
+            asked: Clone::clone(allow),
+            granted: info.grants.get(name).filter(|allow| allow.any()).cloned(),
+            reason: manifest.capabilities.reason.get(name).cloned(),
+            level: level.to_owned(),
+        }
+    };
+    asked.map(view).collect()
+}
+
+pub fn stats(stats: &Statistics) -> PluginStats {
+    PluginStats {
+        calls: stats.calls,
+        errors: stats.errors,
+        timeouts: stats.timeouts,
+        drops: stats.drops,
+        restarts: stats.restarts,
+        p50_ms: stats.p50.map(|time| time.as_secs_f64() * 1000.0),
+        p99_ms: stats.p99.map(|time| time.as_secs_f64() * 1000.0),
+        last_error: stats.last_error.clone(),
+        last_error_at: stats.last_error_at.map(Timestamp::from_system),
+        hooks: stats
+            .hooks
+            .iter()
+            .map(|(hook, (calls, errors))| {
+                (hook.clone(), HookCounts { calls: *calls, errors: *errors })
+            })
+            .collect(),
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
