@@ -24,11 +24,15 @@ pub mod submit;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use greenroom_engine::egress::{Egress, Filtered, Raw, Sink};
 use greenroom_engine::{SessionHandle, SessionId};
+use greenroom_plugins::chain::Outcome;
 use greenroom_plugins::host::{GateOutcome, Payload, PluginHost};
+use greenroom_plugins::spec::{Cleanup, SessionSpec};
 use greenroom_plugins::store::Store;
+use greenroom_protocol::api::notice::Severity;
 use greenroom_protocol::manifest::Hook;
 use greenroom_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value};
@@ -156,15 +160,22 @@ pub async fn may_kill(
     Ok(())
 }
 
+/// Who wants to attach.
+pub struct Attaching {
+    pub client: Option<String>,
+    pub pid: Option<u32>,
+    /// Not through the socket of this machine.
+    pub remote: bool,
+    pub read_only: bool,
+}
+
 /// Before a client attaches. Answers whether it may only read.
 pub async fn may_attach(
     host: &Arc<Host>,
     handle: &SessionHandle,
-    client: Option<String>,
-    pid: Option<u32>,
-    remote: bool,
-    read_only: bool,
+    who: Attaching,
 ) -> Result<bool, Fault> {
+    let Attaching { client, pid, remote, read_only } = who;
     if !host.hooks.plugins.listens(Hook::ClientBeforeAttach) {
         return Ok(read_only);
     }
@@ -179,4 +190,46 @@ pub async fn may_attach(
     let fields = allowed(host, wish, payload).await?;
     // A plugin may take the right to type away, not give it.
     Ok(read_only || fields.get("read_only") == Some(&Value::Bool(true)))
+}
+
+/// The daemon serves.
+pub fn announce(host: &Host, pid: u32, version: &'static str, restart: bool, sessions: usize) {
+    let payload = Payload::new()
+        .fact("pid", pid)
+        .fact("version", version)
+        .fact("restart", restart)
+        .fact("sessions", sessions as u64);
+    host.hooks.plugins.observe(Hook::DaemonStarted, None, payload);
+}
+
+/// A plugin of the chain made a worktree for the session. One that was there before is not told.
+pub fn worktree_made(host: &Host, spec: &SessionSpec) {
+    let Some(git) = spec.git.as_ref().filter(|git| !git.resumed) else { return };
+    let payload = Payload::new()
+        .text("path", host.hooks.clean(None, git.worktree.display().to_string()))
+        .text("branch", host.hooks.clean(None, git.branch.clone()));
+    host.hooks.plugins.observe(Hook::WorktreeCreated, Some(spec.id), payload);
+}
+
+/// A plugin of the chain has cleaned up.
+pub fn cleaned(plugins: &PluginHost, id: SessionId, plugin: &str, outcome: &Outcome) {
+    if let ("worktree", Some(Cleanup::Removed { what })) = (plugin, &outcome.cleanup) {
+        worktree_removed(plugins, Some(id), what);
+    }
+}
+
+pub fn worktree_removed(plugins: &PluginHost, id: Option<SessionId>, path: &str) {
+    let path = Egress::built_in().text(Sink::Event, Raw::new(path.to_owned()));
+    plugins.observe(Hook::WorktreeRemoved, id, Payload::new().text("path", path));
+}
+
+/// A limit of time is about to strike.
+pub fn expiring(host: &Arc<Host>, handle: &SessionHandle, limit: &str, left: Duration) {
+    let name = handle.info().record.name;
+    let text = format!("session {name} will be ended in {} s: its {limit}", left.as_secs());
+    let (severity, channel) = (Severity::Warn, "session".to_owned());
+    let session = Some(handle.clone());
+    let alert = alerts::Alert { severity, channel, text, session, source: "timeout" };
+    let host = host.clone();
+    tokio::spawn(async move { alerts::raise(&host, alert).await });
 }

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use greenroom_engine::egress::Filtered;
 use greenroom_engine::events::{Event, Fact};
 use greenroom_engine::process::ExitStatus;
+use greenroom_engine::transcript;
 use greenroom_engine::{Seq, SessionHandle, SessionId};
 use greenroom_plugins::host::{Failed, News, Payload, SessionFacts, State};
 use greenroom_protocol::api::notice::Severity;
@@ -131,8 +132,8 @@ async fn exited(host: &Arc<Host>, handle: &SessionHandle, status: ExitStatus, se
 /// The end of its output, as its readers may see it.
 async fn tail(handle: &SessionHandle, seq: Seq) -> Option<Filtered<String>> {
     let since = Seq(seq.0.saturating_sub(TAIL_BYTES));
-    let page = handle.tail_text(since, TAIL_BYTES as usize).await.ok()?;
-    Some(page)
+    let page = handle.output(since, TAIL_BYTES as usize).await.ok()?;
+    Some(page.bytes.map(|bytes| transcript::plain(&bytes)))
 }
 
 fn state(host: &Arc<Host>, plugin: &str, before: State, after: State, why: Option<String>) {

@@ -192,8 +192,10 @@ fn keys(keys: &[String]) -> Does {
     }
 }
 
-fn with_text(action: Action, text: String) -> Action {
+/// The same act with another text.
+pub fn with_text(action: Action, text: String) -> Action {
     match action {
+        Action::BracketedPaste(_) => Action::BracketedPaste(text),
         Action::Paste(_) => Action::Paste(text),
         Action::StreamText(stream) => {
             Action::StreamText(greenroom_protocol::api::input::StreamText { text, ..stream })
