@@ -4,6 +4,8 @@
 //! matched to whoever asked. One thread, `keeper-link`, does nothing but receive: the keeper stops
 //! listening to a daemon that does not. Deliberately absent: what a session is.
 
+mod work;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,6 +22,8 @@ use greenroom_keeper as keeper;
 use greenroom_keeper::tree::{self, Process};
 use greenroom_keeper::{KeeperEvent, KeeperHello, KeeperLink, LinkError, SessionEntry, SpawnSpec};
 use tokio::sync::{mpsc, oneshot};
+
+pub use work::Workers;
 
 /// The keeper is one thread that never blocks: when it has not answered after this long it never will.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -59,6 +63,8 @@ pub struct Inheritance {
 pub struct Keeper {
     link: KeeperLink,
     state: Mutex<State>,
+    /// It starts programs of plugins.
+    workers: bool,
 }
 
 #[derive(Default)]
@@ -72,6 +78,7 @@ struct State {
     leaders: HashMap<u64, Process>,
     /// Released while their program still lived: to be released again when it has ended.
     unwanted: HashSet<u64>,
+    workers: work::Table,
     gone: bool,
 }
 
@@ -96,7 +103,7 @@ impl Keeper {
             let known = keeper::PROTOCOL_VERSION;
             return Err(KeeperError::Version { found: hello.version, known });
         }
-        let keeper = Keeper { link, state: Mutex::default() };
+        let keeper = Keeper { link, state: Mutex::default(), workers: hello.workers };
         let sessions = keeper.take_all()?;
         Ok((keeper, Inheritance { hello, sessions }))
     }
@@ -219,6 +226,11 @@ impl Keeper {
                     None => tracing::warn!(?why_not, "the keeper's replacement"),
                 }
             }
+            KeeperEvent::Working { id, pid, listener } => self.working(id, pid, listener),
+            KeeperEvent::WorkFailed { id, step, errno, why } => {
+                self.work_failed(id, step, errno, why);
+            }
+            KeeperEvent::WorkEnded { id, status } => self.work_ended(id, exit_status(status)),
             KeeperEvent::Unknown { kind } => tracing::debug!(kind, "a message of a newer keeper"),
             other => tracing::debug!(?other, "unasked for"),
         }

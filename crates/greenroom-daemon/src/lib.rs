@@ -18,7 +18,7 @@ mod events;
 mod follow;
 mod host;
 mod http;
-mod keeper;
+pub mod keeper;
 mod lifecycle;
 mod logs;
 pub mod mcp;

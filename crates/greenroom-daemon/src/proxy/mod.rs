@@ -20,13 +20,13 @@ mod socks;
 mod tests;
 mod tunnel;
 
+use std::fmt;
 use std::io;
 use std::net::TcpListener as StdListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom_engine::SessionId;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -43,9 +43,9 @@ const CONNECTIONS_MAX: usize = 128;
 /// Out of descriptors: others must end something first.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves a session until it is told to stop, or the socket is no good.
+/// Serves a session, or a plugin's program, until it is told to stop or the socket is no good.
 pub fn serve(
-    id: SessionId,
+    who: impl fmt::Display + Send + 'static,
     listener: OwnedFd,
     rules: Rules,
     outside: Outside,
@@ -55,10 +55,14 @@ pub fn serve(
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let door = Arc::new(Door { rules, outside, decisions });
-    Ok(tokio::spawn(accept(id, listener, door)).abort_handle())
+    Ok(tokio::spawn(accept(who, listener, door)).abort_handle())
 }
 
-async fn accept(id: SessionId, listener: TcpListener, door: Arc<Door>) {
+async fn accept(
+    who: impl fmt::Display + Send + 'static,
+    listener: TcpListener,
+    door: Arc<Door>,
+) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     // Dropped with this task, and with it every connection: nothing outlives the session.
     let mut connections = tokio::task::JoinSet::new();
@@ -75,7 +79,7 @@ async fn accept(id: SessionId, listener: TcpListener, door: Arc<Door>) {
             }
             Err(error) if is_passing(&error) => {}
             Err(error) => {
-                tracing::warn!(session = %id, %error, "accepting for a session's proxy");
+                tracing::warn!(%who, %error, "accepting for a proxy");
                 tokio::time::sleep(SHORTAGE_PAUSE).await;
             }
         }

@@ -112,7 +112,7 @@ impl Stage {
         let listener = StdListener::bind("127.0.0.1:0").unwrap();
         let proxy = listener.local_addr().unwrap();
         let decisions = Decisions::new(&dir.path().join("proxy.jsonl"), tell);
-        let door = serve(SessionId(1), listener.into(), rules(http), outside, decisions).unwrap();
+        let door = serve("a test", listener.into(), rules(http), outside, decisions).unwrap();
         Stage { proxy, resolved, denied, dir, _door: door }
     }
 

@@ -28,7 +28,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use greenroom_engine::process::{ExitStatus, Wait};
-use greenroom_sandbox::plan::Plan;
+use greenroom_sandbox::plan::{Payload, Plan};
+use greenroom_sandbox::policy::Level;
 use serde_json::{Map, Value};
 
 use crate::sandbox::Reach;
@@ -66,6 +67,32 @@ impl fmt::Debug for Launch {
             .field("plugin", &self.plugin)
             .field("program", &self.argv.first())
             .finish_non_exhaustive()
+    }
+}
+
+impl Launch {
+    /// Where no pid namespace holds its processes, one of ours stays to watch over them, and is asked to end them.
+    pub fn watched(&self) -> bool {
+        self.plan.steps.level != Level::Full
+    }
+
+    /// Plan and program in a sealed memfd. `mark` goes into the environment, to find again what has escaped.
+    pub fn seal(&self, mark: (&str, &str)) -> Result<OwnedFd, LaunchError> {
+        let mut env = self.env.clone();
+        env.retain(|(name, _)| name != mark.0);
+        env.push((mark.0.into(), mark.1.into()));
+        // Without a terminal the size means nothing.
+        let payload =
+            Payload { argv: self.argv.clone(), env, cwd: self.cwd.clone(), cols: 1, rows: 1 };
+        let sealed = self.plan.seal(&payload);
+        sealed.map_err(|error| self.refused("sandbox plan", io::Error::other(error)))
+    }
+
+    /// It did not start, at this step.
+    pub fn refused(&self, step: &'static str, source: io::Error) -> LaunchError {
+        let program = self.argv.first().map(|it| it.to_string_lossy().into_owned());
+        let (plugin, program) = (self.plugin.clone(), program.unwrap_or_default());
+        LaunchError::Spawn { plugin, program, step, source }
     }
 }
 
