@@ -17,3 +17,4 @@ mod restart;
 mod run_file;
 mod start;
 mod wire;
+mod workers;

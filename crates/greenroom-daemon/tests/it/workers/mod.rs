@@ -1,0 +1,6 @@
+//! Programs of plugins through the real keeper, the real stage and the real launcher.
+
+mod hostile;
+mod measure;
+mod peers;
+mod scene;
