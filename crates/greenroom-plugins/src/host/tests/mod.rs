@@ -5,3 +5,4 @@ mod filters;
 mod gates;
 mod life;
 mod observers;
+mod reference;
