@@ -33,6 +33,7 @@ pub struct Config {
     pub scratchpad: ScratchpadConfig,
     pub sandbox: SandboxConfig,
     pub attach: Attach,
+    pub redact: Redact,
     pub http: Http,
     pub events: Events,
     pub log: Log,
@@ -59,6 +60,13 @@ pub struct Attach {
 pub struct Http {
     /// `None`: nowhere, until somebody asks for it.
     pub listen: Option<SocketAddr>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Redact {
+    pub attach: bool,
+    /// Rules that are off.
+    pub without: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +97,7 @@ impl Default for Config {
             scratchpad: ScratchpadConfig::default(),
             sandbox: SandboxConfig::default(),
             attach: Attach { prefix: String::new() },
+            redact: Redact { attach: false, without: Vec::new() },
             http: Http { listen: None },
             events: Events { keep: 0 },
             log: Log { level: String::new(), file_bytes: 0, files: 0 },

@@ -86,7 +86,7 @@ fn row(fact: Fact) -> (&'static str, Value) {
 fn program_said(fact: Fact) -> (&'static str, Value) {
     match fact {
         Fact::Title(title) => ("session.title", json!({ "title": text(title.into_inner()) })),
-        Fact::Cwd(cwd) => ("session.cwd", json!({ "cwd": text(cwd.display().to_string()) })),
+        Fact::Cwd(cwd) => ("session.cwd", json!({ "cwd": text(cwd.into_inner()) })),
         Fact::Bell => ("session.bell", Value::Null),
         Fact::Notified { title, body } => (
             "session.notified",

@@ -131,6 +131,11 @@ impl Follow {
         let page = self.handle.output(self.cursor, PIECE_BYTES).await.ok()?;
         let bytes = page.bytes.into_inner();
         if page.next <= self.cursor {
+            if page.tail <= self.cursor && self.exited.is_none() {
+                // Printed but not decided yet: it comes with what is new.
+                self.behind = self.cursor;
+                return Some(Piece { end: self.cursor, bytes, dropped: page.dropped });
+            }
             // The journal has nothing more to give up to there; go on with what is new.
             let dropped = self.behind.since(self.cursor);
             self.cursor = self.behind;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use greenroom_engine::egress::{HostKey, Redaction, Rules};
 use greenroom_engine::journal::{Budget, JournalError, Limits, Spiller};
 use greenroom_engine::session::Ladder;
 use greenroom_engine::threads::SessionThreads;
@@ -79,6 +80,8 @@ enum RunError {
     Journal(#[from] JournalError),
     #[error("cannot start the runtime: {0}")]
     Runtime(io::Error),
+    #[error("cannot read or make the key {}: {source}", file.display())]
+    Key { file: PathBuf, source: io::Error },
     #[error(transparent)]
     Socket(#[from] SocketError),
 }
@@ -216,8 +219,17 @@ fn engine(
         limits,
         spiller: Spiller::start(budget)?,
         threads: threads.threads(),
+        redaction: redaction(config, paths)?,
         max_running: config.sessions.max,
     }))
+}
+
+/// What is masked, and the key that keeps the values of sessions for the next daemon.
+fn redaction(config: &Config, paths: &Paths) -> Result<Redaction, RunError> {
+    let file = paths.state().join("values.key");
+    let key = HostKey::load(&file).map_err(|source| RunError::Key { file, source })?;
+    let rules = Rules::without(&config.redact.without).unwrap_or_else(|_| Rules::built_in());
+    Ok(Redaction::new(rules, config.redact.attach, key))
 }
 
 fn announce(host: &Host, sessions: usize, began: Instant) {

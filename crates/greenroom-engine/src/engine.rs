@@ -1,12 +1,14 @@
 //! All sessions of one host: starting, finding, naming, removing them.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
+use crate::egress::{Egress, Literals, Redaction};
 use crate::error::EngineError;
 use crate::events::{Event, Events, Fact};
 use crate::id::SessionId;
@@ -45,6 +47,7 @@ pub struct EngineParts {
     pub limits: Limits,
     pub spiller: Spiller,
     pub threads: Threads,
+    pub redaction: Redaction,
     /// Sessions that run at once; more are refused with a clear error.
     pub max_running: usize,
 }
@@ -143,7 +146,8 @@ impl Engine {
                 let status = status.unwrap_or(ExitStatus::Unknown);
                 record.state = RecordState::Ended { pid, at: SystemTime::now(), status };
             }
-            let handle = self.start(record, boot);
+            let egress = self.egress_again(record.id);
+            let handle = self.start(record, boot, egress);
             save_soon(&handle);
             if let Some(status) = status {
                 let tx = handle.sender().clone();
@@ -301,6 +305,7 @@ impl Engine {
         spec: &SessionSpec,
     ) -> Result<SessionHandle, EngineError> {
         let id = record.id;
+        let egress = self.keep_hidden(id, spec)?;
         let held = self.parts.processes.spawn(id, spec).await?;
         let pid = held.pid;
         record.state = RecordState::Running { pid };
@@ -319,6 +324,7 @@ impl Engine {
         let handle = self.start(
             record.clone(),
             Boot::New { source: Box::new(Source { master, journal }), view },
+            egress,
         );
         self.emit(id, Fact::Created { name: record.name.clone() });
         self.emit(id, Fact::Started { pid });
@@ -342,12 +348,38 @@ impl Engine {
         Ok((master, journal))
     }
 
-    fn start(&self, record: SessionRecord, boot: Boot) -> SessionHandle {
+    /// What the session must not show, for this daemon and the next: known before its first byte.
+    fn keep_hidden(&self, id: SessionId, spec: &SessionSpec) -> Result<Egress, EngineError> {
+        let hidden: Vec<Vec<u8>> =
+            spec.hidden.iter().map(|value| value.as_encoded_bytes().to_vec()).collect();
+        if !hidden.is_empty() {
+            let dir = self.dir_of(id);
+            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+            made.and_then(|()| self.parts.redaction.key.seal(&dir, &hidden))
+                .map_err(|source| EngineError::KeepHidden { id, source })?;
+        }
+        Ok(self.egress_of(&hidden))
+    }
+
+    /// As an earlier daemon left it.
+    fn egress_again(&self, id: SessionId) -> Egress {
+        let hidden = self.parts.redaction.key.open(&self.dir_of(id)).unwrap_or_else(|error| {
+            tracing::error!(session = %id, %error, "the values to hide cannot be read; only the rules hold");
+            Vec::new()
+        });
+        self.egress_of(&hidden)
+    }
+
+    fn egress_of(&self, hidden: &[Vec<u8>]) -> Egress {
+        Egress::new(&self.parts.redaction, Literals::new(hidden.iter().map(Vec::as_slice)))
+    }
+
+    fn start(&self, record: SessionRecord, boot: Boot, egress: Egress) -> SessionHandle {
         let (tx, rx) = mpsc::channel(MAILBOX);
         let id = record.id;
         let dir = self.dir_of(id);
         let input = boot.master().map(Input::new);
-        let shared = Arc::new(Shared::new(record, self.parts.clone(), input, tx));
+        let shared = Arc::new(Shared::new(record, self.parts.clone(), input, tx, egress));
         let handle = SessionHandle { shared: shared.clone() };
         self.sessions().insert(id, handle.clone());
         self.parts.threads.of(id).spawn(async move {

@@ -22,6 +22,8 @@ pub enum EngineError {
     BadSpec(String),
     #[error(transparent)]
     Process(#[from] ProcessError),
+    #[error("cannot write down what session {id} must not show: {source}")]
+    KeepHidden { id: SessionId, source: std::io::Error },
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]

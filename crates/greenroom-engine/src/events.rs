@@ -3,8 +3,6 @@
 //! The engine hands each fact to an [`Events`] sink and goes on; numbering,
 //! keeping and pushing them is the daemon's business.
 
-use std::path::PathBuf;
-
 use greenroom_term::Size;
 
 use crate::egress::Filtered;
@@ -63,7 +61,7 @@ pub enum Fact {
         seq: Seq,
     },
     Title(Filtered<String>),
-    Cwd(PathBuf),
+    Cwd(Filtered<String>),
     Bell,
     Notified {
         title: Option<Filtered<String>>,

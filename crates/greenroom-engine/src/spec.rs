@@ -25,6 +25,8 @@ pub struct SessionSpec {
     pub size: Size,
     pub labels: BTreeMap<String, String>,
     pub task: Option<String>,
+    /// Values that nothing which leaves the session may show: those of its secret variables. Kept sealed.
+    pub hidden: Vec<OsString>,
     /// What holds the program in; `None` lets it do whatever its user may.
     pub confinement: Option<Arc<dyn Confinement>>,
 }

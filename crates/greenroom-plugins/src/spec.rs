@@ -196,7 +196,9 @@ impl SessionSpec {
 
     /// What the engine starts: wrappers before the program, secrets in the environment.
     pub fn into_engine(self) -> greenroom_engine::SessionSpec {
+        let hidden = self.redactions().into_iter().map(|secret| secret.0).collect();
         let mut base = self.base;
+        base.hidden = hidden;
         let program = std::mem::take(&mut base.argv);
         base.argv = self.wrappers.into_iter().flatten().chain(program).collect();
         base.env.extend(self.secrets.into_iter().map(|(name, value)| (name, value.0)));

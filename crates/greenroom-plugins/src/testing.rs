@@ -18,6 +18,7 @@ pub fn spec(id: u64) -> SessionSpec {
         size: Size::new(80, 24).unwrap(),
         labels: BTreeMap::new(),
         task: None,
+        hidden: Vec::new(),
         confinement: None,
     };
     SessionSpec::new(SessionId(id), base, Ask::default())

@@ -13,6 +13,7 @@ use crate::api::Empty;
 use crate::api::event::{ChangedPush, EventPush, ExitedPush, OutputPush};
 use crate::api::fence::*;
 use crate::api::plugin::*;
+use crate::api::redact::*;
 use crate::api::run::*;
 use crate::api::screen::Snapshot;
 use crate::api::server::*;
@@ -246,6 +247,11 @@ methods! {
         rest Some("POST /api/sandbox/explain"), mcp None, cli Some("sandbox"),
         r#"{"cwd": "/srv", "sandbox": "full"}"#,
         "says what would be enforced on such a session";
+
+    "redact.test" Read Safe (RedactTestParams) -> RedactTestResult,
+        rest Some("POST /api/redact/test"), mcp None, cli Some("redact"),
+        r#"{"text": "API_KEY=abcdefgh12345678"}"#,
+        "says what would be masked in a text, by which rule";
 
     "plugin.list" Read Safe (Empty) -> PluginListResult,
         rest Some("GET /api/plugins"), mcp Some("plugins_list"), cli Some("plugin"),

@@ -16,7 +16,10 @@ mod session;
 mod surfaces;
 
 use crate::commands::completions::session_candidates;
-pub use session::{Level, SandboxArgs, SandboxVerb, SessionArgs, WorktreeArgs, WorktreeVerb};
+pub use session::{
+    Level, RedactArgs, RedactVerb, SandboxArgs, SandboxVerb, SessionArgs, WorktreeArgs,
+    WorktreeVerb,
+};
 pub use surfaces::{McpArgs, WebArgs};
 
 /// Hosts the terminals of your coding agents and shells.
@@ -148,9 +151,14 @@ pub enum Verb {
         after_help = "Examples:\n  greenroom sandbox doctor\n  greenroom sandbox explain --allow-host api.example.com\n  greenroom sandbox explain --worktree feat-x -- claude\n\ndoctor exits 1 if level full cannot be enforced here."
     )]
     Sandbox(SandboxArgs),
+    /// What would be masked in a text, and by which rule
+    #[command(
+        after_help = "Examples:\n  greenroom redact test build.log\n  git diff | greenroom redact test -\n  greenroom redact test build.log --show\n  greenroom redact rules\n\nThe file goes to the host of this machine and is not kept. Exit codes of test: 0\n  something would be masked, 1 nothing would."
+    )]
+    Redact(RedactArgs),
     /// Serve HTTP on this machine: REST, WebSocket, MCP; print where and the token
     #[command(
-        after_help = "Examples:\n  greenroom web\n  greenroom web --json\n  curl -H \"Authorization: Bearer $(greenroom web --json | jq -r .token)\" \\\n    \"$(greenroom web --json | jq -r .url)/api/sessions\""
+        after_help = "Examples:\n  greenroom web\n  greenroom web --json\n  greenroom web --json | jq -r '\"Authorization: Bearer \" + .token' |\n    curl -H @- http://127.0.0.1:7878/api/sessions"
     )]
     Web(WebArgs),
     /// Speak MCP on stdin and stdout: sessions as tools of an agent

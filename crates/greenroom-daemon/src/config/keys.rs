@@ -56,6 +56,14 @@ fn log_files(given: &Given) -> Result<usize, String> {
     count(given, 1, 100).map(|count| count as usize)
 }
 
+fn rules_off(given: &Given) -> Result<Vec<String>, String> {
+    let names = texts(given)?;
+    match greenroom_engine::egress::Rules::without(&names) {
+        Ok(_) => Ok(names),
+        Err(unknown) => Err(format!("has no rule called {}", unknown.join(", "))),
+    }
+}
+
 fn events(given: &Given) -> Result<u64, String> {
     count(given, 100, 10_000_000)
 }
@@ -148,6 +156,10 @@ keys! {
         "the key that begins a command while attached";
     http.listen = None, listen,
         "where REST, MCP and WebSocket listen from the start, such as 127.0.0.1:7878; without it only once asked for";
+    redact.attach = Some("false"), flag,
+        "mask secrets in your own attached terminal, too";
+    redact.without = None, rules_off,
+        "built-in rules that are off, by name; greenroom redact rules lists them";
     events.keep = Some("100000"), events,
         "events kept for replay; the oldest go first";
     log.level = Some("info"), level,

@@ -9,7 +9,6 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
-use greenroom_engine::egress::{Egress, Raw, Sink};
 use greenroom_engine::journal::Item;
 use greenroom_engine::session::{Recording, SessionInfo};
 use greenroom_engine::term::Screen;
@@ -265,7 +264,7 @@ pub async fn replay(call: Call, params: ReplayParams) -> Result<ReplayResult, Fa
             seeking.item(&item, bytes.map(|bytes| bytes.into_inner()));
             ControlFlow::Continue(())
         })?;
-        Ok(seeking.result())
+        Ok(seeking.result(&recording))
     })
     .await
 }
@@ -328,12 +327,11 @@ impl Seeking<'_> {
         self.at_ns = time_ns.max(self.at_ns);
     }
 
-    fn result(self) -> ReplayResult {
+    fn result(self, recording: &Recording) -> ReplayResult {
         let start = self.start_ns.unwrap_or(0);
         let ms = |ns: u64| ns.saturating_sub(start) / 1_000_000;
-        let frame = std::sync::Arc::new(self.screen.frame());
-        // Painted from filtered bytes; the picture passes the same gate once more.
-        let frame = Egress::new().pass(Sink::Snapshot, Raw::new(frame));
+        // Painted from filtered bytes; the picture shows what no stream can.
+        let frame = recording.frame(self.screen.frame());
         ReplayResult {
             snapshot: convert::screen::snapshot(&frame, self.seq, self.params.format, None),
             at_ms: ms(self.at_ns),

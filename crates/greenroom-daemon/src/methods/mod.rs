@@ -5,6 +5,7 @@ pub mod export;
 pub mod input;
 pub mod output;
 pub mod plugin;
+pub mod redact;
 pub mod run;
 pub mod sandbox;
 pub mod server;

@@ -123,6 +123,7 @@ pub fn spec(host: &Host, params: CreateParams) -> Result<SessionSpec, Fault> {
         size,
         labels: params.labels,
         task: params.task,
+        hidden: Vec::new(),
         confinement: None,
     })
 }

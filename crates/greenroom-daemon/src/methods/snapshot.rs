@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use greenroom_engine::egress::Filtered;
+use greenroom_engine::egress::{Filtered, Sight};
 use greenroom_engine::session::{Change, SCROLLBACK_LINES};
 use greenroom_engine::term::Frame;
 use greenroom_engine::{Seq, SessionHandle, SessionId};
@@ -17,6 +17,7 @@ use greenroom_protocol::api::screen::{
 use tokio::time::Instant;
 
 use crate::convert;
+use crate::methods::redact;
 use crate::rpc::fault;
 use crate::rpc::router::{Body, Call};
 
@@ -76,20 +77,23 @@ impl Screens {
 
 pub async fn snapshot(call: Call, params: SnapshotParams) -> Result<Body, Fault> {
     let handle = call.session(&params.session)?;
-    let plain = params.region.is_none() && params.scrollback.is_none() && params.since.is_none();
+    let sight = redact::sight(&call, params.redact, params.redaction.as_ref())?;
+    let plain = sight == Sight::Masked && params.region.is_none() && params.scrollback.is_none() && params.since.is_none();
     if plain && params.format == SnapshotFormat::Text {
         return text(&call, &handle).await;
     }
-    let (frame, seq) = handle.frame().await.map_err(fault::engine)?;
+    let (frame, seq) = handle.frame_as(sight).await.map_err(fault::engine)?;
     let mut shot = convert::screen::snapshot(&frame, seq, params.format, params.region);
-    if matches!(params.format, SnapshotFormat::Rows | SnapshotFormat::Runs) {
+    // Frames of one sight must not be compared with, or kept for, those of another.
+    let keeps = sight == Sight::Masked;
+    if keeps && matches!(params.format, SnapshotFormat::Rows | SnapshotFormat::Runs) {
         if let Some(since) = params.since.filter(|_| params.region.is_none()) {
             reduce(&call, &handle, since, &frame, &mut shot);
         }
         call.host.screens.keep_frame(handle.id(), seq, &frame);
     }
     if let Some(wanted) = params.scrollback {
-        shot.scrollback = Some(scrollback(&handle, wanted).await?);
+        shot.scrollback = Some(scrollback(&handle, sight, wanted).await?);
     }
     Body::of(&shot)
 }
@@ -130,8 +134,13 @@ fn reduce(
     shot.since = Some(since);
 }
 
-async fn scrollback(handle: &SessionHandle, wanted: ScrollbackParams) -> Result<Scrollback, Fault> {
-    let (rows, total) = handle.scrollback(0, SCROLLBACK_LINES).await.map_err(fault::engine)?;
+async fn scrollback(
+    handle: &SessionHandle,
+    sight: Sight,
+    wanted: ScrollbackParams,
+) -> Result<Scrollback, Fault> {
+    let (rows, total) =
+        handle.scrollback(sight, 0, SCROLLBACK_LINES).await.map_err(fault::engine)?;
     let count = wanted.count.min(ScrollbackParams::COUNT_MAX) as usize;
     let skip = usize::try_from(wanted.from).unwrap_or(usize::MAX);
     let rows = rows.get();

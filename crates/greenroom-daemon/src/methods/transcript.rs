@@ -6,6 +6,7 @@ use greenroom_protocol::Fault;
 use greenroom_protocol::api::Base64;
 use greenroom_protocol::api::screen::{TranscriptFormat, TranscriptParams, TranscriptResult};
 
+use crate::methods::redact;
 use crate::rpc::fault;
 use crate::rpc::router::Call;
 
@@ -14,6 +15,7 @@ const CUT_MAX: usize = 3;
 
 pub async fn transcript(call: Call, params: TranscriptParams) -> Result<TranscriptResult, Fault> {
     let handle = call.session(&params.session)?;
+    let sight = redact::sight(&call, params.redact, params.redaction.as_ref())?;
     let max = params.max_bytes.unwrap_or(TranscriptParams::DEFAULT_BYTES);
     if max == 0 {
         return Err(fault::invalid("max_bytes must be at least 1"));
@@ -22,7 +24,7 @@ pub async fn transcript(call: Call, params: TranscriptParams) -> Result<Transcri
     let since = params.since.unwrap_or_else(|| handle.change().seq.0.saturating_sub(max));
     // Room for a whole character even when the page is tiny.
     let max = (max as usize).max(CUT_MAX + 1);
-    let page = handle.output(Seq(since), max).await.map_err(fault::engine)?;
+    let page = handle.output_as(sight, Seq(since), max).await.map_err(fault::engine)?;
     let mut bytes = page.bytes.into_inner();
     let mut next = page.next.0;
     if next < page.tail.0 && params.format != TranscriptFormat::Raw {

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::convert;
 use crate::host::Host;
+use crate::methods::redact;
 use crate::rpc::fault;
 use crate::rpc::router::Call;
 
@@ -85,6 +86,7 @@ fn list(
 
 pub async fn wait(call: Call, params: WaitParams) -> Result<WaitResult, Fault> {
     let handle = call.session(&params.session)?;
+    let sight = redact::sight(&call, params.redact, None)?;
     let matcher = convert::matcher::matcher(&params.matcher)?;
     let since = params.since.or_else(|| convert::matcher::since(&params.matcher));
     let timeout = Duration::from_millis(params.timeout_ms.min(WaitParams::MAX_TIMEOUT_MS));
@@ -94,7 +96,7 @@ pub async fn wait(call: Call, params: WaitParams) -> Result<WaitResult, Fault> {
     let scope = params.since.or(params.matcher.since);
     let waiting = async {
         let left = after(&handle, scope, timeout).await;
-        let wait = WaitFor { matcher, since: since.map(Seq), timeout: left };
+        let wait = WaitFor { matcher, since: since.map(Seq), timeout: left, sight };
         handle.wait(wait).await
     };
     let matched = tokio::select! {

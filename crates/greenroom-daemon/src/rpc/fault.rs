@@ -48,7 +48,9 @@ pub fn engine(error: EngineError) -> Fault {
         EngineError::StillRunning { id } => Fault::new(FaultKind::Conflict, message)
             .hint(format!("end it first with greenroom kill {id}")),
         EngineError::WillNotDie { .. } => Fault::new(FaultKind::Unavailable, message),
-        EngineError::RemoveFiles { .. } => Fault::new(FaultKind::Disk, message),
+        EngineError::RemoveFiles { .. } | EngineError::KeepHidden { .. } => {
+            Fault::new(FaultKind::Disk, message)
+        }
         EngineError::TooMany(_) => Fault::new(FaultKind::Busy, message)
             .hint("end some with greenroom kill, or raise sessions.max in config.toml"),
         EngineError::Panicked(_) => Fault::new(FaultKind::Internal, message),

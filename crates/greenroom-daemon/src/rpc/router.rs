@@ -18,8 +18,8 @@ use serde_json::value::RawValue;
 
 use crate::host::Host;
 use crate::methods::{
-    events, export, input, output, plugin, run, sandbox, server, session, snapshot, transcript,
-    waits, worktree,
+    events, export, input, output, plugin, redact, run, sandbox, server, session, snapshot,
+    transcript, waits, worktree,
 };
 use crate::rpc::fault;
 use crate::rpc::peer::Peer;
@@ -115,6 +115,7 @@ pub fn call(call: Call, method: &str, params: Option<&RawValue>) -> Result<Later
         "session.mark" => serve(call, params, session::mark),
         "session.replay" => serve(call, params, export::replay),
         "session.export" => serve(call, params, export::export),
+        "redact.test" => serve(call, params, redact::test),
         "plugin.list" => serve(call, params, plugin::list),
         "plugin.get" => serve(call, params, plugin::get),
         "plugin.reload" => serve(call, params, plugin::reload),

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use greenroom_engine::egress::Sight;
 use greenroom_engine::term::KeyPress;
 use greenroom_engine::wait::{Matcher, WaitFor};
 use greenroom_engine::{Seq, SessionHandle};
@@ -76,7 +77,7 @@ async fn rests(handle: &SessionHandle, min: Duration, at_most: Duration) {
     )));
     let branch = |matcher| greenroom_engine::wait::Branch { name: None, matcher };
     let both = vec![branch(shown), branch(Matcher::ScreenStable { min })];
-    let wait = WaitFor { matcher: Matcher::All(both), since: None, timeout: at_most };
+    let wait = WaitFor { matcher: Matcher::All(both), since: None, timeout: at_most, sight: Sight::Masked };
     // Out of time or ended: typing tells.
     let _ = handle.wait(wait).await;
 }

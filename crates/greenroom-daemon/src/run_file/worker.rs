@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use greenroom_engine::egress::Sight;
 use greenroom_engine::process::ExitStatus;
 use greenroom_engine::store::RecordState;
 use greenroom_engine::transcript::plain;
@@ -270,7 +271,8 @@ impl Try {
         stays: bool,
     ) -> Ending {
         loop {
-            let wait = WaitFor { matcher: matcher.clone(), since, timeout: WAIT_AGAIN };
+            let (matcher, sight) = (matcher.clone(), Sight::Masked);
+            let wait = WaitFor { matcher, since, timeout: WAIT_AGAIN, sight };
             match handle.wait(wait).await {
                 Ok(_) if stays => return Ending { ok: true, ..Ending::default() },
                 Ok(_) => {

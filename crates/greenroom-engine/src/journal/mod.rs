@@ -330,6 +330,19 @@ impl Journal {
         unsafe { self.session.ring.data(from.0, to.0) }
     }
 
+    /// At most `most` bytes before `to`, as far as the ring still has them.
+    #[must_use]
+    pub fn recent(&self, to: Seq, most: u64) -> Vec<u8> {
+        let tail = self.intake.tail();
+        let oldest = self.ring_from.max(tail.saturating_sub(self.session.ring.data_bytes()));
+        let from = oldest.max(to.0.saturating_sub(most));
+        if from >= to.0 || to.0 > tail {
+            return Vec::new();
+        }
+        let (first, second) = self.bytes(Seq(from), to);
+        [first, second].concat()
+    }
+
     /// Whether the newest segment is full, or a keyframe is wanted for another
     /// reason (a gap was recorded, files were lost).
     #[must_use]

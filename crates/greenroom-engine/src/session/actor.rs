@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::egress::Sink;
 use crate::events::Fact;
 use crate::id::{ClientId, Seq};
 use crate::journal::{DATA_BYTES, Journal, JournalReader, Note, PumpEnd, RecordingState};
@@ -23,7 +24,7 @@ use crate::session::followers::offer;
 use crate::session::heap;
 use crate::session::marks::MarkGate;
 use crate::session::size::SizePolicy;
-use crate::session::subscribers::{Following, Push, Subscriber, Subscription};
+use crate::session::subscribers::{Following, Sent, Subscriber, Subscription};
 use crate::session::terminal::Master;
 use crate::session::timers::{Timers, due, until};
 use crate::session::view::{Fed, View};
@@ -76,6 +77,8 @@ pub(crate) enum Msg {
     },
     Subscribe {
         following: Following,
+        /// `None`: unfiltered, for one who may see secrets.
+        sink: Option<Sink>,
         reply: oneshot::Sender<Subscription>,
     },
     Resync {
@@ -241,7 +244,7 @@ impl Actor {
             Msg::Reader { reply } => {
                 let _ = reply.send(self.reader.clone());
             }
-            Msg::Subscribe { following, reply } => self.subscribe(following, reply),
+            Msg::Subscribe { following, sink, reply } => self.subscribe(following, sink, reply),
             Msg::Resync { client } => self.greet(client),
             Msg::Unsubscribe { client } => self.forget(client),
             Msg::Typed { client, len } => self.typed(client, len),
@@ -271,7 +274,7 @@ impl Actor {
         let pumped = source.journal.pump(source.master.as_fd(), TURN_BYTES);
         if pumped.to > pumped.from {
             let (first, second) = source.journal.bytes(pumped.from, pumped.to);
-            offer(&mut self.subscribers, &self.shared, pumped.from, first, second);
+            offer(&mut self.subscribers, pumped.from, first, second);
             self.feed_if_due(pumped.from, pumped.to);
         }
         match &pumped.end {
@@ -470,7 +473,7 @@ impl Actor {
         self.answer_frames();
         self.shared.ended(exiting.status);
         for subscriber in &mut self.subscribers {
-            subscriber.push(seq, Push::Exited { status: exiting.status, seq });
+            subscriber.push(seq, Sent::Exited { status: exiting.status, seq });
         }
         self.publish();
         self.shared.clone().settle(source, exiting.status, seq);
@@ -571,7 +574,7 @@ impl Actor {
     fn close(&mut self) {
         let seq = self.view.seq();
         for subscriber in &mut self.subscribers {
-            subscriber.push(seq, Push::Closed);
+            subscriber.push(seq, Sent::Closed);
         }
         if let Some(input) = &self.shared.input {
             input.close();

@@ -7,19 +7,25 @@ use greenroom_term::Size;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::egress::{Raw, Sink};
+use crate::egress::flow::Picture;
+use crate::egress::{LOOK_BACK, Raw, Sink};
 use crate::events::Fact;
 use crate::id::{ClientId, Seq};
 use crate::paint;
+use crate::session::SessionState;
 use crate::session::actor::Actor;
-use crate::session::subscribers::{Following, Push, Subscriber, Subscription, subscribe};
-use crate::session::{SessionState, Shared};
+use crate::session::subscribers::{Following, Sent, Subscriber, Subscription, subscribe};
 
 /// Letterboxed viewers are repainted at most this often.
 const PAINT_EVERY: Duration = Duration::from_millis(33);
 
 impl Actor {
-    pub(super) fn subscribe(&mut self, following: Following, reply: oneshot::Sender<Subscription>) {
+    pub(super) fn subscribe(
+        &mut self,
+        following: Following,
+        sink: Option<Sink>,
+        reply: oneshot::Sender<Subscription>,
+    ) {
         let client = self.shared.next_client();
         // The size first: those who are here already are told of it.
         if let Following::Viewer { size, read_only } = following {
@@ -28,8 +34,13 @@ impl Actor {
             self.shared.emit(Fact::ClientAttached { client, read_only });
         }
         let start = self.view.seq();
-        let (subscriber, subscription) =
-            subscribe(client, following, start, self.shared.tx.clone());
+        let (subscriber, subscription) = subscribe(
+            client,
+            following,
+            start,
+            self.shared.tx.clone(),
+            (&self.shared.egress, sink),
+        );
         self.subscribers.push(subscriber);
         self.greet(client);
         self.publish();
@@ -43,10 +54,17 @@ impl Actor {
         let session_size = self.view.size();
         let Some(index) = self.subscribers.iter().position(|s| s.client == client) else { return };
         let cut_at = self.subscribers[index].resume();
+        let before = match &self.source {
+            Some(source) if self.subscribers[index].filtered => {
+                source.journal.recent(seq, LOOK_BACK)
+            }
+            _ => Vec::new(),
+        };
         match self.subscribers[index].following {
             Following::Stream => {
                 if let Some(from) = cut_at {
-                    self.subscribers[index].push(seq, Push::Lagged { from, to: seq });
+                    let before = Raw::new(before);
+                    self.subscribers[index].push(seq, Sent::Lagged { from, to: seq, before });
                 }
             }
             Following::Viewer { .. } => {
@@ -56,16 +74,21 @@ impl Actor {
                 } else {
                     paint::letterbox(&self.view.frame(), window)
                 };
-                let bytes = self.shared.egress.pass(Sink::AttachLocal, Raw::new(picture));
+                // Only a filter wants to know, and a frame costs something.
+                let wraps = self.subscribers[index].filtered
+                    && self.view.frame().rows.iter().any(|row| row.wrapped);
+                let weight = picture.len();
+                let picture = Raw::new(Picture { bytes: picture, wraps, before });
                 let subscriber = &mut self.subscribers[index];
                 subscriber.painted = window != session_size;
                 subscriber.stale = false;
-                subscriber.push(seq, Push::Resized { size: session_size });
-                subscriber.push(seq, Push::Keyframe { seq, size: session_size, bytes });
+                subscriber.push(seq, Sent::Resized { size: session_size });
+                let size = session_size;
+                subscriber.push(seq, Sent::Keyframe { seq, size, weight, picture });
             }
         }
         if let SessionState::Exited { status, .. } = self.shared.state() {
-            self.subscribers[index].push(seq, Push::Exited { status, seq });
+            self.subscribers[index].push(seq, Sent::Exited { status, seq });
         }
     }
 
@@ -122,24 +145,13 @@ impl Actor {
 }
 
 /// Offers a turn's bytes to everybody who follows them raw: one copy for all.
-pub(super) fn offer(
-    subscribers: &mut [Subscriber],
-    shared: &Shared,
-    seq: Seq,
-    first: &[u8],
-    second: &[u8],
-) {
+pub(super) fn offer(subscribers: &mut [Subscriber], seq: Seq, first: &[u8], second: &[u8]) {
     if !subscribers.iter().any(|subscriber| !subscriber.painted) {
         return;
     }
     let bytes: Arc<[u8]> =
         if second.is_empty() { first.into() } else { [first, second].concat().into() };
     for subscriber in subscribers.iter_mut().filter(|subscriber| !subscriber.painted) {
-        let sink = match subscriber.following {
-            Following::Viewer { .. } => Sink::AttachLocal,
-            Following::Stream => Sink::Stream,
-        };
-        let bytes = shared.egress.pass(sink, Raw::new(bytes.clone()));
-        subscriber.push(seq, Push::Output { seq, bytes });
+        subscriber.push(seq, Sent::Output { seq, bytes: Raw::new(bytes.clone()) });
     }
 }

@@ -1,16 +1,15 @@
 //! The verbs of a session.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom_term::{Frame, InputModes, KeyPress, Row, Size, encode_key, encode_paste};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::egress::{Egress, Filtered, Raw, Sink};
+use crate::egress::{Egress, Filtered, Raw, Sight, Sink};
 use crate::error::EngineError;
 use crate::id::{ClientId, Seq, SessionId};
-use crate::journal::{Item, JournalReader, ReplayFrom};
+use crate::journal::JournalReader;
 use crate::process::Target;
 use crate::session::actor::Msg;
 use crate::session::subscribers::{Following, Subscription};
@@ -27,16 +26,6 @@ pub const SCROLLBACK_LINES: usize = 10_000;
 #[derive(Clone)]
 pub struct SessionHandle {
     pub(crate) shared: Arc<Shared>,
-}
-
-/// A page of output.
-pub struct Page {
-    pub from: Seq,
-    pub next: Seq,
-    pub tail: Seq,
-    /// Bytes asked for that are no longer (or were never) in the journal.
-    pub dropped: u64,
-    pub bytes: Filtered<Vec<u8>>,
 }
 
 impl SessionHandle {
@@ -114,14 +103,42 @@ impl SessionHandle {
 
     /// The screen now; never half of a synchronized update.
     pub async fn frame(&self) -> Result<(Filtered<Arc<Frame>>, Seq), EngineError> {
+        self.frame_as(Sight::Masked).await
+    }
+
+    /// The same, as much of it as the caller may see.
+    pub async fn frame_as(&self, sight: Sight) -> Result<(Filtered<Arc<Frame>>, Seq), EngineError> {
         let (frame, seq) = self.ask(|reply| Msg::Frame { reply }).await?;
-        Ok((self.egress().pass(Sink::Snapshot, Raw::new(frame)), seq))
+        let frame = Raw::new(frame);
+        let frame = match sight {
+            Sight::Masked => self.egress().frame(Sink::Snapshot, frame),
+            Sight::Bare => self.egress().bare(frame),
+        };
+        Ok((frame, seq))
     }
 
     /// Snapshot and subscription in one act: what comes through the
     /// subscription starts exactly where its first push leaves off.
     pub async fn subscribe(&self, following: Following) -> Result<Subscription, EngineError> {
-        self.ask(|reply| Msg::Subscribe { following, reply }).await
+        let sink = match following {
+            Following::Viewer { .. } => Sink::AttachLocal,
+            Following::Stream => Sink::Stream,
+        };
+        self.subscribe_to(following, Some(sink)).await
+    }
+
+    /// The same for a follower who sits elsewhere, such as [`Sink::AttachRemote`]; `None` for one who may see
+    /// secrets.
+    pub async fn subscribe_to(
+        &self,
+        following: Following,
+        sink: Option<Sink>,
+    ) -> Result<Subscription, EngineError> {
+        let mut subscription = self.ask(|reply| Msg::Subscribe { following, sink, reply }).await?;
+        if subscription.is_filtered() && subscription.start > Seq(0) {
+            subscription.prime(&self.before(subscription.start).await?);
+        }
+        Ok(subscription)
     }
 
     pub async fn window(&self, client: ClientId, size: Size) -> Result<(), EngineError> {
@@ -148,45 +165,10 @@ impl SessionHandle {
         Ok(self.shared.parts.processes.signal(&member, target, signal).await?)
     }
 
-    /// Output from `since` (or the oldest kept), at most `max_bytes` of it.
-    pub async fn output(&self, since: Seq, max_bytes: usize) -> Result<Page, EngineError> {
-        let reader = self.settled_reader().await?;
-        let egress = self.egress().clone();
-        blocking(move || {
-            let (oldest, tail) = reader.span();
-            let from = since.max(oldest).min(tail);
-            let mut page = Vec::new();
-            let mut dropped = oldest.since(since);
-            let mut next = from;
-            reader.replay(ReplayFrom::Seq(from), &mut |item| {
-                match item {
-                    Item::Output { seq, bytes, .. } => {
-                        let room = max_bytes - page.len();
-                        let taken = &bytes[..bytes.len().min(room)];
-                        page.extend_from_slice(taken);
-                        next = seq.plus(taken.len() as u64);
-                    }
-                    Item::Gap { from, to } => {
-                        dropped += to.since(from);
-                        next = to;
-                    }
-                    _ => {}
-                }
-                if page.len() >= max_bytes {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
-            let bytes = egress.pass(Sink::Transcript, Raw::new(page));
-            Ok(Page { from, next, tail, dropped, bytes })
-        })
-        .await
-    }
-
     /// Rows that scrolled off the top, oldest first, and how many there are.
     pub async fn scrollback(
         &self,
+        sight: Sight,
         from: usize,
         count: usize,
     ) -> Result<(Filtered<Vec<Row>>, usize), EngineError> {
@@ -195,16 +177,14 @@ impl SessionHandle {
         let egress = self.egress().clone();
         blocking(move || {
             let (screen, _) = rebuild::history(&reader, size, SCROLLBACK_LINES)?;
-            let rows = screen.history(from, count);
-            Ok((egress.pass(Sink::Transcript, Raw::new(rows)), screen.history_len()))
+            let rows = Raw::new(screen.history(from, count));
+            let rows = match sight {
+                Sight::Masked => egress.rows(Sink::Transcript, rows, size.cols()),
+                Sight::Bare => egress.bare(rows),
+            };
+            Ok((rows, screen.history_len()))
         })
         .await
-    }
-
-    /// The session's journal as a recording.
-    pub async fn recording(&self) -> Result<Recording, EngineError> {
-        let reader = self.settled_reader().await?;
-        Ok(Recording { reader, egress: self.egress().clone() })
     }
 
     pub(crate) fn egress(&self) -> &Egress {
@@ -215,7 +195,7 @@ impl SessionHandle {
         &self.shared.tx
     }
 
-    async fn settled_reader(&self) -> Result<JournalReader, EngineError> {
+    pub(super) async fn settled_reader(&self) -> Result<JournalReader, EngineError> {
         let reader = self.ask(|reply| Msg::Reader { reply }).await?;
         reader.flush(self.change().seq).await;
         Ok(reader)
@@ -251,36 +231,7 @@ impl SessionHandle {
     }
 }
 
-/// Takes items in order; output and keyframes come with their filtered bytes.
-pub type RecordingSink<'a> = dyn FnMut(Item<'_>, Option<Filtered<&[u8]>>) -> ControlFlow<()> + 'a;
-
-/// A view of the journal for exports and replays.
-pub struct Recording {
-    reader: JournalReader,
-    egress: Egress,
-}
-
-impl Recording {
-    pub fn span(&self) -> (Seq, Seq) {
-        self.reader.span()
-    }
-
-    /// Hands every item in order to `sink`; output comes filtered. Blocks.
-    pub fn replay(&self, sink: &mut RecordingSink<'_>) -> Result<Seq, EngineError> {
-        let egress = &self.egress;
-        Ok(self.reader.replay(ReplayFrom::Oldest, &mut |item| {
-            let bytes = match &item {
-                Item::Output { bytes, .. } | Item::Keyframe { bytes, .. } => {
-                    Some(egress.pass(Sink::Recording, Raw::new(*bytes)))
-                }
-                _ => None,
-            };
-            sink(item, bytes)
-        })?)
-    }
-}
-
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
 ) -> Result<T, EngineError> {
     match tokio::task::spawn_blocking(work).await {

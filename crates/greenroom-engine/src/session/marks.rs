@@ -55,7 +55,7 @@ impl MarkGate {
 
     pub fn flush(&mut self, shared: &Arc<Shared>) {
         if let Some(title) = self.title.take() {
-            let title = shared.egress.pass(Sink::Event, Raw::new(title));
+            let title = shared.egress.text(Sink::Event, Raw::new(title));
             if shared.titled(&title) {
                 shared.emit(Fact::Title(title));
             }
@@ -74,15 +74,15 @@ impl MarkGate {
             shared.count_dropped_mark();
             return;
         }
-        let out = |text: String| shared.egress.pass(Sink::Event, Raw::new(text));
+        let out = |text: String| shared.egress.text(Sink::Event, Raw::new(text));
         let fact = match mark {
-            Mark::Cwd(path) => Fact::Cwd(path.into()),
+            Mark::Cwd(path) => Fact::Cwd(out(path)),
             Mark::Notify { title, body } => {
                 Fact::Notified { title: title.map(out), body: out(body) }
             }
             Mark::Clipboard { selection, data } => Fact::ClipboardSet {
                 selection,
-                data: shared.egress.pass(Sink::Event, Raw::new(data)),
+                data: shared.egress.bytes(Sink::Event, Raw::new(data)),
             },
             Mark::PromptStart => Fact::PromptStarted,
             Mark::CommandStart => Fact::CommandStarted,

@@ -93,6 +93,7 @@ impl Shared {
         parts: Arc<EngineParts>,
         input: Option<Input>,
         tx: mpsc::Sender<Msg>,
+        egress: Egress,
     ) -> Shared {
         let ended = match record.state {
             RecordState::Ended { status, .. } => Some(status),
@@ -101,7 +102,7 @@ impl Shared {
         let change = Change { seq: Seq(0), visible_at: Instant::now(), ended, closed: false };
         Shared {
             id: record.id,
-            egress: Egress::new(),
+            egress,
             input,
             tx,
             parts,
@@ -218,7 +219,7 @@ impl Shared {
             let mut live = self.live();
             live.modes = modes;
             live.title = title.map(|text| {
-                self.egress.pass(crate::egress::Sink::Event, crate::egress::Raw::new(text))
+                self.egress.text(crate::egress::Sink::Event, crate::egress::Raw::new(text))
             });
         }
         self.change.send_modify(|change| change.seq = seq);

@@ -5,14 +5,17 @@
 //! asks for a fresh start (a keyframe for viewers, a `Lagged` for streams). So
 //! one that stops reading costs a bounded queue and nobody's time.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use greenroom_term::Size;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::Instant;
 
-use crate::egress::Filtered;
+use crate::egress::flow::{Flow, Picture};
+use crate::egress::{Egress, Filtered, Raw, Sink};
 use crate::id::{ClientId, Seq};
 use crate::process::ExitStatus;
 use crate::session::actor::Msg;
@@ -50,11 +53,40 @@ pub enum Push {
     Closed,
 }
 
-impl Push {
+/// A push on its way, as the actor made it. What it says becomes fit for its reader on the reader's task.
+pub(crate) enum Sent {
+    Output {
+        seq: Seq,
+        bytes: Raw<Arc<[u8]>>,
+    },
+    Keyframe {
+        seq: Seq,
+        size: Size,
+        weight: usize,
+        picture: Raw<Picture>,
+    },
+    /// With the output before `to`.
+    Lagged {
+        from: Seq,
+        to: Seq,
+        before: Raw<Vec<u8>>,
+    },
+    Resized {
+        size: Size,
+    },
+    Exited {
+        status: ExitStatus,
+        seq: Seq,
+    },
+    Closed,
+}
+
+impl Sent {
     fn weight(&self) -> usize {
         match self {
-            Push::Output { bytes, .. } => bytes.get().len(),
-            Push::Keyframe { bytes, .. } => bytes.get().len(),
+            Sent::Output { bytes, .. } => bytes.len(),
+            Sent::Keyframe { weight, .. } => *weight,
+            Sent::Lagged { before, .. } => before.len(),
             _ => 0,
         }
     }
@@ -72,7 +104,9 @@ pub enum Following {
 pub(crate) struct Subscriber {
     pub client: ClientId,
     pub following: Following,
-    tx: mpsc::Sender<Push>,
+    /// What it is sent is filtered, and the filter wants to know what was before.
+    pub filtered: bool,
+    tx: mpsc::Sender<Sent>,
     gauge: Arc<Gauge>,
     /// First byte that was not queued, while cut.
     cut_at: Option<Seq>,
@@ -92,10 +126,13 @@ pub struct Subscription {
     pub client: ClientId,
     /// The first byte that will be pushed, unless a keyframe says later.
     pub start: Seq,
-    rx: mpsc::Receiver<Push>,
+    rx: mpsc::Receiver<Sent>,
     gauge: Arc<Gauge>,
     actor: mpsc::Sender<Msg>,
     resyncing: bool,
+    flow: Flow,
+    /// Made fit, not given out yet.
+    ready: VecDeque<Push>,
 }
 
 pub(crate) fn subscribe(
@@ -103,24 +140,28 @@ pub(crate) fn subscribe(
     following: Following,
     start: Seq,
     actor: mpsc::Sender<Msg>,
+    (egress, sink): (&Egress, Option<Sink>),
 ) -> (Subscriber, Subscription) {
+    let flow = Flow::new(egress, sink, start);
     let (tx, rx) = mpsc::channel(QUEUE_PUSHES);
     let gauge = Arc::new(Gauge::default());
     let subscriber = Subscriber {
         client,
         following,
+        filtered: flow.is_filtered(),
         tx,
         gauge: gauge.clone(),
         cut_at: None,
         painted: false,
         stale: false,
     };
-    (subscriber, Subscription { client, start, rx, gauge, actor, resyncing: false })
+    let ready = VecDeque::new();
+    (subscriber, Subscription { client, start, rx, gauge, actor, resyncing: false, flow, ready })
 }
 
 impl Subscriber {
     /// Queues `push`, or cuts the follower. False when it is gone.
-    pub fn push(&mut self, seq: Seq, push: Push) -> bool {
+    pub fn push(&mut self, seq: Seq, push: Sent) -> bool {
         if self.cut_at.is_some() {
             return !self.tx.is_closed();
         }
@@ -163,38 +204,92 @@ impl Subscription {
     ///
     /// Cancel-safe: a push is either returned or still queued.
     pub async fn next(&mut self) -> Option<Push> {
-        match self.rx.try_recv() {
-            Ok(push) => return Some(self.take(push)),
-            Err(mpsc::error::TryRecvError::Disconnected) => return None,
-            Err(mpsc::error::TryRecvError::Empty) => {}
-        }
-        // A cut leaves something queued, so whoever was cut comes by here
-        // after reading it.
-        if self.is_cut() {
-            // Room first: once the flag is down nothing may be awaited, or a
-            // caller that gives up in between would never be caught up.
-            let room = self.actor.reserve().await.ok()?;
-            if self.gauge.cut.swap(false, Ordering::AcqRel) {
-                room.send(Msg::Resync { client: self.client });
+        loop {
+            if let Some(push) = self.ready.pop_front() {
+                return Some(push);
+            }
+            match self.rx.try_recv() {
+                Ok(sent) => {
+                    self.take(sent);
+                    continue;
+                }
+                Err(mpsc::error::TryRecvError::Disconnected) => return self.last(),
+                Err(mpsc::error::TryRecvError::Empty) => {}
+            }
+            // A cut leaves something queued, so whoever was cut comes by here
+            // after reading it.
+            if self.is_cut() {
+                // Room first: once the flag is down nothing may be awaited, or a
+                // caller that gives up in between would never be caught up.
+                let room = self.actor.reserve().await.ok()?;
+                if self.gauge.cut.swap(false, Ordering::AcqRel) {
+                    room.send(Msg::Resync { client: self.client });
+                }
+            }
+            let sent = match self.flow.due() {
+                None => self.rx.recv().await,
+                Some(due) => match tokio::time::timeout_at(due, self.rx.recv()).await {
+                    Ok(sent) => sent,
+                    Err(_) => {
+                        self.tick();
+                        continue;
+                    }
+                },
+            };
+            match sent {
+                Some(sent) => self.take(sent),
+                None => return self.last(),
             }
         }
-        let push = self.rx.recv().await?;
-        Some(self.take(push))
     }
 
     /// What is already queued, without waiting.
     pub fn try_next(&mut self) -> Option<Push> {
-        let Ok(push) = self.rx.try_recv() else {
-            if self.is_cut()
-                && let Ok(room) = self.actor.try_reserve()
-                && self.gauge.cut.swap(false, Ordering::AcqRel)
-            {
-                room.send(Msg::Resync { client: self.client });
-                self.resyncing = true;
+        loop {
+            if let Some(push) = self.ready.pop_front() {
+                return Some(push);
             }
-            return None;
-        };
-        Some(self.take(push))
+            match self.rx.try_recv() {
+                Ok(sent) => self.take(sent),
+                Err(_) if self.is_cut() => {
+                    if let Ok(room) = self.actor.try_reserve()
+                        && self.gauge.cut.swap(false, Ordering::AcqRel)
+                    {
+                        room.send(Msg::Resync { client: self.client });
+                        self.resyncing = true;
+                    }
+                    return None;
+                }
+                Err(_) => {
+                    self.tick();
+                    return self.ready.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Whether something is held back that a pause will let out.
+    pub fn holds_back(&self) -> bool {
+        self.flow.due().is_some()
+    }
+
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.flow.is_filtered()
+    }
+
+    /// Tells the filter what was before the start.
+    pub(crate) fn prime(&mut self, before: &Raw<Vec<u8>>) {
+        self.flow.restart(self.start, before);
+    }
+
+    fn tick(&mut self) {
+        let passed = self.flow.tick(Instant::now());
+        self.ready.extend(passed.map(|(seq, bytes)| Push::Output { seq, bytes }));
+    }
+
+    /// The actor is gone: what is held back will not be decided any more.
+    fn last(&mut self) -> Option<Push> {
+        self.flow.finish().map(|(seq, bytes)| Push::Output { seq, bytes })
     }
 
     /// Whether a cut was met since the last call: what was missed is on its way.
@@ -206,9 +301,29 @@ impl Subscription {
         self.gauge.cut.load(Ordering::Acquire)
     }
 
-    fn take(&self, push: Push) -> Push {
-        self.gauge.bytes.fetch_sub(push.weight(), Ordering::Relaxed);
-        push
+    fn take(&mut self, sent: Sent) {
+        self.gauge.bytes.fetch_sub(sent.weight(), Ordering::Relaxed);
+        let push = match sent {
+            Sent::Output { seq, bytes } => match self.flow.output(seq, bytes) {
+                Some((seq, bytes)) => Push::Output { seq, bytes },
+                None => return,
+            },
+            Sent::Keyframe { seq, size, picture, .. } => {
+                Push::Keyframe { seq, size, bytes: self.flow.keyframe(seq, picture) }
+            }
+            Sent::Lagged { from, to, before } => {
+                self.flow.restart(to, &before);
+                Push::Lagged { from, to }
+            }
+            Sent::Resized { size } => Push::Resized { size },
+            Sent::Exited { status, seq } => {
+                let rest = self.flow.finish();
+                self.ready.extend(rest.map(|(seq, bytes)| Push::Output { seq, bytes }));
+                Push::Exited { status, seq }
+            }
+            Sent::Closed => Push::Closed,
+        };
+        self.ready.push_back(push);
     }
 }
 

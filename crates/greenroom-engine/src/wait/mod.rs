@@ -16,7 +16,7 @@ pub use matcher::{
     Branch, DEPTH_MAX, Evidence, Matcher, MatcherError, Outcome, Region, pattern, region_text,
 };
 
-use crate::egress::{Filtered, Raw, Sink};
+use crate::egress::{Filtered, Sight, Sink};
 use crate::error::EngineError;
 use crate::id::Seq;
 use crate::process::ExitStatus;
@@ -39,6 +39,8 @@ pub struct WaitFor {
     /// Transcript matchers see output from here on.
     pub since: Option<Seq>,
     pub timeout: Duration,
+    /// What matchers see, and what the answer shows: a matcher on what is masked would tell it letter by letter.
+    pub sight: Sight,
 }
 
 pub struct Matched {
@@ -75,6 +77,8 @@ struct Transcript {
     following: Option<Subscription>,
     plain: Plain,
     text: String,
+    /// Output before this was taken.
+    cursor: Seq,
 }
 
 impl SessionHandle {
@@ -92,8 +96,8 @@ impl SessionHandle {
         loop {
             let looked = Instant::now();
             let change = *changes.borrow_and_update();
-            let behind = transcript.catch_up(self).await?;
-            let (frame, seq) = self.frame().await?;
+            let behind = transcript.catch_up(self, wait.sight).await?;
+            let (frame, seq) = self.frame_as(wait.sight).await?;
             let screen = frame_text(frame.get());
             let info = self.info();
             let evidence = Evidence {
@@ -109,10 +113,10 @@ impl SessionHandle {
             if let Some(outcome) = wait.matcher.matches(&evidence) {
                 let out = self.egress();
                 return Ok(Matched {
-                    outcome: out.pass(Sink::Transcript, Raw::new(outcome)),
+                    outcome: out.made_of_filtered(outcome),
                     seq,
                     elapsed: started.elapsed(),
-                    transcript_tail: out.pass(Sink::Transcript, Raw::new(tail(&transcript.text))),
+                    transcript_tail: out.made_of_filtered(tail(&transcript.text)),
                     frame,
                 });
             }
@@ -129,8 +133,8 @@ impl SessionHandle {
                 return Err(WaitError::Timeout(Box::new(Evidenced {
                     timeout: wait.timeout,
                     seq,
-                    nearest: nearest.map(|line| out.pass(Sink::Transcript, Raw::new(line))),
-                    last_text: out.pass(Sink::Transcript, Raw::new(screen)),
+                    nearest: nearest.map(|line| out.made_of_filtered(line)),
+                    last_text: out.made_of_filtered(screen),
                 })));
             }
             let mut recheck = wait
@@ -153,21 +157,29 @@ impl SessionHandle {
     }
 
     async fn transcript_for(&self, wait: &WaitFor) -> Result<Transcript, EngineError> {
-        let mut transcript =
-            Transcript { following: None, plain: Plain::new(), text: String::new() };
+        let mut transcript = Transcript {
+            following: None,
+            plain: Plain::new(),
+            text: String::new(),
+            cursor: Seq(0),
+        };
         if !wait.matcher.reads_transcript() {
             return Ok(transcript);
         }
         // Follow first, then look back: what lies between is in both, so the
         // look-back stops where following starts.
-        let subscription = self.subscribe(Following::Stream).await?;
+        let sink = match wait.sight {
+            Sight::Masked => Some(Sink::Stream),
+            Sight::Bare => None,
+        };
+        let subscription = self.subscribe_to(Following::Stream, sink).await?;
         let start = subscription.start;
         let since = wait.since.unwrap_or(Seq(start.0.saturating_sub(TRANSCRIPT_WINDOW as u64)));
+        transcript.cursor = since;
         if since < start {
-            let page = self.output(since, TRANSCRIPT_WINDOW).await?;
-            let bytes = page.bytes.get();
-            let upto = usize::try_from(start.since(page.from)).unwrap_or(usize::MAX);
-            transcript.plain.feed(&bytes[..bytes.len().min(upto)], &mut transcript.text);
+            let page = self.output_as(wait.sight, since, TRANSCRIPT_WINDOW).await?;
+            transcript.plain.feed(page.bytes.get(), &mut transcript.text);
+            transcript.cursor = page.next;
         }
         transcript.following = Some(subscription);
         Ok(transcript)
@@ -177,18 +189,31 @@ impl SessionHandle {
 impl Transcript {
     /// Takes what was printed since the last look. True when there is more to
     /// come: we were too slow and have just asked to be caught up.
-    async fn catch_up(&mut self, session: &SessionHandle) -> Result<bool, EngineError> {
+    async fn catch_up(
+        &mut self,
+        session: &SessionHandle,
+        sight: Sight,
+    ) -> Result<bool, EngineError> {
         let Some(following) = &mut self.following else { return Ok(false) };
         while let Some(push) = following.try_next() {
             match push {
-                Push::Output { bytes, .. } => self.plain.feed(bytes.get(), &mut self.text),
+                Push::Output { seq, bytes } => {
+                    let bytes = bytes.get();
+                    // What the look-back had already.
+                    let skip = usize::try_from(self.cursor.since(seq)).unwrap_or(usize::MAX);
+                    self.plain.feed(&bytes[skip.min(bytes.len())..], &mut self.text);
+                    self.cursor = self.cursor.max(seq.plus(bytes.len() as u64));
+                }
                 Push::Lagged { from, to } => {
                     // The journal has what did not fit the queue.
                     let most = Seq(to.0.saturating_sub(TRANSCRIPT_WINDOW as u64));
-                    let from = from.max(most);
+                    let from = from.max(most).max(self.cursor);
                     let missed = usize::try_from(to.since(from)).unwrap_or(TRANSCRIPT_WINDOW);
-                    let page = session.output(from, missed).await?;
-                    self.plain.feed(page.bytes.get(), &mut self.text);
+                    if missed > 0 {
+                        let page = session.output_as(sight, from, missed).await?;
+                        self.plain.feed(page.bytes.get(), &mut self.text);
+                        self.cursor = self.cursor.max(page.next);
+                    }
                 }
                 _ => {}
             }
@@ -200,7 +225,7 @@ impl Transcript {
             }
             self.text.drain(..cut);
         }
-        Ok(following.was_cut())
+        Ok(following.was_cut() || following.holds_back())
     }
 }
 

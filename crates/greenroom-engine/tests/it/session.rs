@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use greenroom_engine::egress::Sight;
 use greenroom_engine::process::ExitStatus;
 use greenroom_engine::session::{Following, Ladder, Push};
 use greenroom_engine::wait::{Matcher, Outcome, WaitError, WaitFor, pattern};
@@ -15,7 +16,7 @@ fn text(text: &str) -> WaitFor {
 }
 
 fn until(matcher: Matcher) -> WaitFor {
-    WaitFor { matcher, since: None, timeout: PATIENCE }
+    WaitFor { matcher, since: None, timeout: PATIENCE, sight: Sight::Masked }
 }
 
 async fn screen(session: &SessionHandle) -> String {
@@ -405,7 +406,7 @@ fn scrollback_is_a_view_of_the_journal() {
         let stage = Stage::new();
         let session = stage.sh("seq 1 100; cat").await;
         session.wait(text("100")).await.unwrap();
-        let (rows, total) = session.scrollback(0, 3).await.unwrap();
+        let (rows, total) = session.scrollback(Sight::Masked, 0, 3).await.unwrap();
         let lines: Vec<String> = rows.get().iter().map(greenroom_term::Row::text).collect();
         assert_eq!(lines, ["1", "2", "3"]);
         assert_eq!(total, 77);

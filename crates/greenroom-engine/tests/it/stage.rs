@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use greenroom_engine::egress::{HostKey, Redaction, Rules};
 use greenroom_engine::engine::Known;
 use greenroom_engine::events::{Event, Events};
 use greenroom_engine::journal::{Budget, Limits, PIPE_BYTES, RING_BYTES, RingFds, Spiller};
@@ -58,6 +59,11 @@ impl Stage {
             dir: dir.path().to_owned(),
             limits,
             spiller: spiller.clone(),
+            redaction: Redaction::new(
+                Rules::built_in(),
+                false,
+                HostKey::load(&dir.path().join("key")).unwrap(),
+            ),
             max_running: 1000,
         });
         *processes.engine.lock().unwrap() = Some(engine.clone());
@@ -101,6 +107,7 @@ pub fn spec(script: &str) -> SessionSpec {
         size: Size::new(80, 24).unwrap(),
         labels: Default::default(),
         task: None,
+        hidden: Vec::new(),
         confinement: None,
     }
 }

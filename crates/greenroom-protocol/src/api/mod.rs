@@ -11,6 +11,7 @@ pub mod fence;
 pub mod input;
 pub mod matcher;
 pub mod plugin;
+pub mod redact;
 pub mod run;
 pub mod screen;
 pub mod server;

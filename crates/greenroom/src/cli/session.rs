@@ -160,3 +160,23 @@ pub enum SandboxVerb {
     /// Say what would be enforced on a session with these flags
     Explain(Box<SessionArgs>),
 }
+
+#[derive(Debug, Args)]
+pub struct RedactArgs {
+    #[command(subcommand)]
+    pub verb: RedactVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RedactVerb {
+    /// Show what the rules find in a file
+    Test {
+        /// The file; - for stdin
+        file: std::path::PathBuf,
+        /// Print the masked text instead of the findings
+        #[arg(long)]
+        show: bool,
+    },
+    /// List the rules that are on
+    Rules,
+}

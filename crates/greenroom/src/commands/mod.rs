@@ -20,6 +20,7 @@ pub mod new;
 mod plugin;
 mod read;
 mod record;
+mod redact;
 mod rename;
 mod replay;
 mod rm;
@@ -86,6 +87,7 @@ pub async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Serve(args) => serve::run(args, context).await,
         Verb::Plugin(args) => plugin::run(args, context).await,
         Verb::Worktree(args) => worktree::run(args, context).await,
+        Verb::Redact(args) => redact::run(args, context).await,
         Verb::Sandbox(args) => sandbox::run(args, context).await,
         Verb::Web(args) => web::run(args, context).await,
         Verb::Mcp(_) => mcp::run(context).await,

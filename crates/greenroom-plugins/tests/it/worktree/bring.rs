@@ -268,6 +268,7 @@ fn spec(stage: &Stage, slug: &str) -> SessionSpec {
         size: Size::new(80, 24).unwrap(),
         labels: BTreeMap::new(),
         task: None,
+        hidden: Vec::new(),
         confinement: None,
     };
     let worktree = Some(WorktreeAsk { slug: slug.into(), base: None });

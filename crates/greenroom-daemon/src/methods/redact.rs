@@ -1,0 +1,54 @@
+//! Who may see what is masked, and `redact.test`: what the rules find in a text.
+
+use greenroom_engine::egress::{Literals, Rules, Sight, spot};
+use greenroom_protocol::api::redact::{Finding, RedactTestParams, RedactTestResult};
+use greenroom_protocol::api::screen::Redaction;
+use greenroom_protocol::methods::Scope;
+use greenroom_protocol::{Fault, FaultKind};
+
+use crate::rpc::fault;
+use crate::rpc::router::Call;
+
+/// What this caller sees of a session's text. To see it bare takes the right to do anything.
+pub fn sight(call: &Call, redact: bool, how: Option<&Redaction>) -> Result<Sight, Fault> {
+    if redact && how.is_none_or(|how| how.enabled) {
+        return Ok(Sight::Masked);
+    }
+    if !call.peer.caller.may(Scope::Admin) {
+        let needed = serde_json::to_value(Scope::Admin).unwrap_or_default();
+        let message = "not allowed to read without redaction";
+        return Err(
+            Fault::new(FaultKind::PermissionDenied, message).with("required_permission", needed)
+        );
+    }
+    Ok(Sight::Bare)
+}
+
+/// Shows the rules a text. Nothing of it is kept.
+pub async fn test(call: Call, params: RedactTestParams) -> Result<RedactTestResult, Fault> {
+    if params.text.len() > RedactTestParams::TEXT_MAX {
+        let most = RedactTestParams::TEXT_MAX;
+        return Err(fault::invalid(format!("text is longer than {most} bytes")));
+    }
+    let off = call.host.config.redact.without.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let rules = Rules::without(&off).unwrap_or_else(|_| Rules::built_in());
+        let names = rules.names().iter().map(|name| (*name).to_owned()).collect();
+        let values = Literals::new(params.values.iter().map(String::as_bytes));
+        let (spotted, masked) = spot(rules, values, params.text.as_bytes());
+        let finding = |spotted: greenroom_engine::egress::Spotted| Finding {
+            rule: spotted.rule.to_owned(),
+            line: spotted.line as u64,
+            column: spotted.column as u64,
+            length: spotted.length as u64,
+            preview: spotted.preview,
+        };
+        let visible: Vec<u8> = masked.into_iter().filter(|byte| *byte != 0).collect();
+        RedactTestResult {
+            findings: spotted.into_iter().map(finding).collect(),
+            text: params.show.then(|| String::from_utf8_lossy(&visible).into_owned()),
+            rules: names,
+        }
+    });
+    work.await.map_err(|error| Fault::new(FaultKind::Internal, error.to_string()))
+}

@@ -1,0 +1,129 @@
+//! What one follower is sent, made fit for it on the follower's own task.
+//!
+//! In: pushes of the actor, raw. Out: the same, masked, with the same numbers; what is undecided comes later. For the
+//! human at this machine nothing is looked at and nothing is copied.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::egress::redactor::Redactor;
+use crate::egress::{Egress, Filtered, Raw, Sink};
+use crate::id::Seq;
+
+/// Output pauses this long: a few characters of an undecided end are let out, so that a prompt is not stuck.
+pub const PAUSE: Duration = Duration::from_millis(40);
+
+/// Output pauses this long: what is still undecided is masked and let out.
+pub const EXPIRE: Duration = Duration::from_secs(1);
+
+pub(crate) struct Flow {
+    egress: Egress,
+    /// `None`: this follower sees everything.
+    redactor: Option<Redactor>,
+    /// Number of the next byte the actor will send.
+    next: Seq,
+    /// Nothing before this is given out.
+    from: Seq,
+    last: Instant,
+    paused: bool,
+}
+
+pub(crate) type Passed = (Seq, Filtered<Arc<[u8]>>);
+
+impl Flow {
+    pub fn new(egress: &Egress, sink: Option<Sink>, start: Seq) -> Flow {
+        Flow {
+            egress: egress.clone(),
+            redactor: sink.and_then(|sink| egress.redactor(sink, start)),
+            next: start,
+            from: Seq(0),
+            last: Instant::now(),
+            paused: false,
+        }
+    }
+
+    /// Whether it wants to know what was before.
+    pub fn is_filtered(&self) -> bool {
+        self.redactor.is_some()
+    }
+
+    /// The next byte is `at`, and this was before it.
+    pub fn restart(&mut self, at: Seq, before: &Raw<Vec<u8>>) {
+        let Some(redactor) = &mut self.redactor else { return };
+        *redactor = self.egress.redactor_at(Seq(at.0.saturating_sub(before.0.len() as u64)));
+        redactor.prime(&before.0);
+        self.next = at;
+    }
+
+    pub fn output(&mut self, seq: Seq, bytes: Raw<Arc<[u8]>>) -> Option<Passed> {
+        let Some(redactor) = &mut self.redactor else { return Some((seq, Filtered(bytes.0))) };
+        (self.last, self.paused) = (Instant::now(), false);
+        if seq != self.next {
+            redactor.skip_to(seq, &mut Vec::new());
+        }
+        self.next = seq.plus(bytes.0.len() as u64);
+        self.letting(|redactor, out| redactor.feed(&bytes.0, out))
+    }
+
+    /// A picture of the screen at `seq`; output after it follows.
+    pub fn keyframe(&mut self, seq: Seq, picture: Raw<Picture>) -> Filtered<Vec<u8>> {
+        if self.redactor.is_none() {
+            return Filtered(picture.0.bytes);
+        }
+        if seq != self.next {
+            self.restart(seq, &Raw(picture.0.before));
+        }
+        self.from = seq;
+        let mut redactor = self.egress.redactor_at(Seq(0));
+        if picture.0.wraps {
+            redactor = redactor.joining_rows();
+        }
+        let mut out = Vec::with_capacity(picture.0.bytes.len());
+        redactor.feed(&picture.0.bytes, &mut out);
+        redactor.finish(&mut out);
+        Filtered(out)
+    }
+
+    /// When what is held back should be looked at again.
+    pub fn due(&self) -> Option<Instant> {
+        self.redactor.as_ref().filter(|redactor| redactor.held() > 0)?;
+        Some(self.last + if self.paused { EXPIRE } else { PAUSE })
+    }
+
+    /// Lets out what a pause lets out.
+    pub fn tick(&mut self, now: Instant) -> Option<Passed> {
+        let due = self.due().filter(|due| *due <= now)?;
+        self.paused = true;
+        match due == self.last + PAUSE {
+            true => self.letting(Redactor::paused),
+            false => self.letting(Redactor::expire),
+        }
+    }
+
+    /// The session ended: what is undecided is no secret.
+    pub fn finish(&mut self) -> Option<Passed> {
+        self.letting(Redactor::finish)
+    }
+
+    fn letting(&mut self, act: impl FnOnce(&mut Redactor, &mut Vec<u8>)) -> Option<Passed> {
+        let redactor = self.redactor.as_mut()?;
+        let at = redactor.at();
+        let mut out = Vec::new();
+        act(redactor, &mut out);
+        let skip = usize::try_from(self.from.since(at)).unwrap_or(usize::MAX).min(out.len());
+        let out = &out[skip..];
+        (!out.is_empty()).then(|| (at.plus(skip as u64), Filtered(out.into())))
+    }
+}
+
+/// A keyframe, and what is needed to go on from it.
+#[derive(Clone, Default)]
+pub(crate) struct Picture {
+    pub bytes: Vec<u8>,
+    /// Some row of it goes on in the next.
+    pub wraps: bool,
+    /// Output before it.
+    pub before: Vec<u8>,
+}

@@ -1,0 +1,203 @@
+//! Screens with their secrets masked, on the grid: what is painted piecewise stands together there.
+//!
+//! In: rows. Out: the same rows with as many cells. Rows that the terminal wrapped are one text. Programs that wrap by
+//! themselves, within a frame of their own, leave no such mark: known values are looked for across those rows too.
+
+use std::sync::Arc;
+
+use greenroom_term::{Frame, Row};
+use unicode_width::UnicodeWidthChar;
+
+use crate::egress::finder::Heads;
+use crate::egress::lane::{Lane, Sought};
+use crate::egress::literals::Literals;
+use crate::egress::redactor::{PAUSE_CHARS, Redactor, Shield};
+use crate::egress::rules::Rules;
+
+/// Rows as one text, and where each run of it came from.
+#[derive(Default)]
+struct Joined {
+    text: Vec<u8>,
+    /// Place in the text, row, run, and how much of the run's text was left out in front.
+    pieces: Vec<(usize, usize, usize, usize)>,
+}
+
+/// What to mask: row, run, bytes of its text.
+type Spot = (usize, usize, std::ops::Range<usize>);
+
+pub(super) fn frame(shield: &Arc<Shield>, frame: &Arc<Frame>) -> Arc<Frame> {
+    let cursor = (usize::from(frame.cursor.row), usize::from(frame.cursor.col));
+    let spots = spots(shield, &frame.rows, usize::from(frame.size.cols()), Some(cursor));
+    let title = frame.title.as_ref().map(|title| text(shield, title));
+    let same_title = title == frame.title;
+    let links = linked(shield, &frame.rows);
+    if spots.is_empty() && same_title && !links {
+        return frame.clone();
+    }
+    let mut masked = Frame { title, ..Frame::clone(frame) };
+    mask(&mut masked.rows, spots);
+    if links {
+        mask_links(shield, &mut masked.rows);
+    }
+    Arc::new(masked)
+}
+
+pub(super) fn rows(shield: &Arc<Shield>, mut rows: Vec<Row>, cols: usize) -> Vec<Row> {
+    let spots = spots(shield, &rows, cols, None);
+    mask(&mut rows, spots);
+    if linked(shield, &rows) {
+        mask_links(shield, &mut rows);
+    }
+    rows
+}
+
+/// A whole text.
+pub(super) fn text(shield: &Arc<Shield>, text: &str) -> String {
+    let bytes = Redactor::whole(shield.clone(), text.as_bytes());
+    if bytes == text.as_bytes() {
+        return text.to_owned();
+    }
+    let visible: Vec<u8> = bytes.into_iter().filter(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&visible).into_owned()
+}
+
+fn linked(shield: &Arc<Shield>, rows: &[Row]) -> bool {
+    let links = rows.iter().flat_map(|row| &row.runs).filter_map(|run| run.style.link.as_deref());
+    links.into_iter().any(|link| text(shield, link) != link)
+}
+
+fn mask_links(shield: &Arc<Shield>, rows: &mut [Row]) {
+    for run in rows.iter_mut().flat_map(|row| &mut row.runs) {
+        if let Some(link) = &run.style.link {
+            run.style.link = Some(text(shield, link).into());
+        }
+    }
+}
+
+fn spots(shield: &Shield, rows: &[Row], cols: usize, cursor: Option<(usize, usize)>) -> Vec<Spot> {
+    let mut spots = Vec::new();
+    let mut from = 0;
+    while from < rows.len() {
+        let wrapped = rows[from..].iter().take_while(|row| row.wrapped).count();
+        let to = (from + wrapped + 1).min(rows.len());
+        let mut joined = Joined::default();
+        for (index, row) in rows.iter().enumerate().take(to).skip(from) {
+            joined.row(index, row, if index + 1 < to { cols } else { 0 });
+        }
+        // A program that stopped in the middle of a word may go on.
+        let open = cursor.filter(|(row, col)| *row + 1 == to && joined.ends_at(&rows[*row], *col));
+        joined.find(&shield.sought(), open.is_some(), &mut spots);
+        from = to;
+    }
+    if !shield.literals().is_empty() {
+        across(shield.literals(), rows, &mut spots);
+    }
+    spots
+}
+
+/// Known values that a program wrapped by itself.
+fn across(literals: &Literals, rows: &[Row], spots: &mut Vec<Spot>) {
+    let mut joined = Joined::default();
+    for (index, row) in rows.iter().enumerate() {
+        joined.core(index, row);
+    }
+    let (none, heads) = (Rules::none(), literals.heads());
+    joined.find(&Sought { rules: &none, literals, heads: &heads }, false, spots);
+}
+
+impl Joined {
+    /// A row with its gaps as blanks, up to `cols`.
+    fn row(&mut self, index: usize, row: &Row, cols: usize) {
+        let mut col = 0;
+        for (number, run) in row.runs.iter().enumerate() {
+            self.blanks(usize::from(run.col.saturating_sub(col)));
+            self.pieces.push((self.text.len(), index, number, 0));
+            self.text.extend_from_slice(run.text.as_bytes());
+            col = run.col + run.width;
+        }
+        self.blanks(cols.saturating_sub(usize::from(col)));
+    }
+
+    /// A row without blanks and lines of boxes around its text.
+    fn core(&mut self, index: usize, row: &Row) {
+        let is_frame = |c: char| c == ' ' || c == '|' || ('\u{2500}'..='\u{257f}').contains(&c);
+        let start = self.text.len();
+        let pieces = self.pieces.len();
+        for (number, run) in row.runs.iter().enumerate() {
+            let at_start = self.text.len() == start;
+            let text = if at_start { run.text.trim_start_matches(is_frame) } else { &run.text };
+            if !text.is_empty() {
+                self.pieces.push((self.text.len(), index, number, run.text.len() - text.len()));
+                self.text.extend_from_slice(text.as_bytes());
+            }
+        }
+        let kept = std::str::from_utf8(&self.text[start..])
+            .map_or(usize::MAX, |text| text.trim_end_matches(is_frame).len());
+        self.text.truncate(start.saturating_add(kept));
+        while self.pieces.len() > pieces
+            && self.pieces.last().is_some_and(|piece| piece.0 >= self.text.len())
+        {
+            self.pieces.pop();
+        }
+    }
+
+    fn blanks(&mut self, count: usize) {
+        self.text.extend(std::iter::repeat_n(b' ', count));
+    }
+
+    /// Whether the row's text ends where the cursor stands.
+    fn ends_at(&self, row: &Row, col: usize) -> bool {
+        row.runs.last().is_some_and(|run| usize::from(run.col + run.width) == col)
+    }
+
+    fn find(&self, sought: &Sought<'_>, open: bool, spots: &mut Vec<Spot>) {
+        let mut lane = Lane::default();
+        let mut found = Vec::new();
+        lane.push(&self.text, 0);
+        let pending = lane.scan_all(sought, !open, &mut found);
+        let mut ranges: Vec<(usize, usize)> =
+            found.iter().map(|finding| (finding.from as usize, finding.to as usize)).collect();
+        if let Some(pending) = pending {
+            let chars = PAUSE_CHARS.min(pending.whole / 4);
+            ranges.push((lane.after(pending.from, chars) as usize, self.text.len()));
+        }
+        for (from, to) in ranges {
+            self.locate(from, to, spots);
+        }
+    }
+
+    fn locate(&self, from: usize, to: usize, spots: &mut Vec<Spot>) {
+        for (number, &(start, row, run, skipped)) in self.pieces.iter().enumerate() {
+            let end = self.pieces.get(number + 1).map_or(self.text.len(), |next| next.0);
+            let (from, to) = (from.max(start), to.min(end));
+            if from < to {
+                spots.push((row, run, from - start + skipped..to - start + skipped));
+            }
+        }
+    }
+}
+
+fn mask(rows: &mut [Row], spots: Vec<Spot>) {
+    for (row, run, range) in spots {
+        let Some(run) = rows.get_mut(row).and_then(|row| row.runs.get_mut(run)) else { continue };
+        // A mask may be shorter than the text it replaced, so another mask may have moved this one's place: bytes
+        // are kept by padding with what a terminal ignores, and dropped at the end.
+        let mut out = String::with_capacity(run.text.len());
+        for (at, c) in run.text.char_indices() {
+            match range.contains(&at) && c != ' ' && c != '\0' {
+                true => {
+                    let width = c.width().unwrap_or(0);
+                    out.extend(std::iter::repeat_n('*', width));
+                    out.extend(std::iter::repeat_n('\0', c.len_utf8().saturating_sub(width)));
+                }
+                false => out.push(c),
+            }
+        }
+        run.text = out;
+    }
+    for run in rows.iter_mut().flat_map(|row| &mut row.runs) {
+        if run.text.contains('\0') {
+            run.text.retain(|c| c != '\0');
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! A stream with its secrets masked: bytes in, as many bytes out, in the same order.
+//!
+//! A mask is as long and as wide as what it hides, so a byte has the same number before and after, and a screen
+//! painted from the masked stream is laid out as the other. What is not decided yet is held back: at most
+//! [`HOLD_MAX`] bytes of text, with the escape sequences between them. The result does not depend on how the bytes
+//! came. Deliberately absent: time. Whoever reads says when a pause was long enough.
+
+use std::sync::Arc;
+
+use unicode_width::UnicodeWidthChar;
+
+use crate::egress::finder::Heads;
+use crate::egress::lane::{Finding, Lane, Pending, SPAN_MAX, Sought};
+use crate::egress::lexer::{Lexer, STRING_CAP, Tokens};
+use crate::egress::literals::Literals;
+use crate::egress::rules::Rules;
+use crate::id::Seq;
+
+pub use crate::egress::rules::HOLD_MAX;
+
+/// What a reader must feed before the place it begins at, to see what one sees who read from the start: the longest
+/// secret, behind the longest string.
+pub const LOOK_BACK: u64 = SPAN_MAX + STRING_CAP as u64 + 4096;
+
+/// What a reader must feed after the place it ends at, for nothing there to be undecided: all that may be held back,
+/// with many sequences between.
+pub const LOOK_AHEAD: u64 = 4096;
+
+/// Characters of an undecided end that a pause lets out: enough that a prompt is not stuck on its last letter, too
+/// few to tell a secret.
+pub(crate) const PAUSE_CHARS: usize = 3;
+
+/// What is looked for in the texts of one session.
+#[derive(Debug)]
+pub struct Shield {
+    rules: Arc<Rules>,
+    literals: Literals,
+    heads: Heads,
+}
+
+impl std::fmt::Debug for Heads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Heads")
+    }
+}
+
+impl Shield {
+    pub fn new(rules: Arc<Rules>, literals: Literals) -> Shield {
+        let mut heads = rules.heads().clone();
+        heads.merge(&literals.heads());
+        Shield { rules, literals, heads }
+    }
+
+    /// The same rules for a session with values of its own.
+    pub(crate) fn with(&self, literals: Literals) -> Shield {
+        Shield::new(self.rules.clone(), literals)
+    }
+
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    pub fn literals(&self) -> &Literals {
+        &self.literals
+    }
+
+    pub(crate) fn sought(&self) -> Sought<'_> {
+        Sought { rules: &self.rules, literals: &self.literals, heads: &self.heads }
+    }
+}
+
+/// Something masked, as a range of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Masked {
+    pub from: Seq,
+    pub to: Seq,
+    /// Of [`Rules::name`].
+    pub rule: u16,
+}
+
+#[derive(Debug)]
+pub struct Redactor {
+    shield: Arc<Shield>,
+    lexer: Lexer,
+    /// Bytes not given out yet.
+    raw: Vec<u8>,
+    /// Number of the first of them.
+    base: u64,
+    main: Lane,
+    string: Lane,
+    strings: Strings,
+    /// Rows painted one below the other are one text.
+    joins_rows: bool,
+    /// Up to here it was decided before a character was taken back.
+    frozen: u64,
+    pending: [Option<Pending>; 2],
+    found: Vec<Finding>,
+    told: Option<Vec<Masked>>,
+}
+
+/// Where we are with an OSC or another string.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strings {
+    /// It begins here and is not known yet.
+    unknown: Option<u64>,
+    clipboard: bool,
+}
+
+impl Redactor {
+    /// For a stream whose next byte is `at`.
+    pub fn new(shield: Arc<Shield>, at: Seq) -> Redactor {
+        Redactor {
+            shield,
+            lexer: Lexer::default(),
+            raw: Vec::new(),
+            base: at.0,
+            main: Lane::default(),
+            string: Lane::default(),
+            strings: Strings::default(),
+            joins_rows: false,
+            frozen: 0,
+            pending: [None; 2],
+            found: Vec::new(),
+            told: None,
+        }
+    }
+
+    /// For a painted screen: a row that reached the edge goes on in the next.
+    pub(crate) fn joining_rows(mut self) -> Redactor {
+        self.joins_rows = true;
+        self
+    }
+
+    /// Remembers everything it masks.
+    pub(crate) fn telling(mut self) -> Redactor {
+        self.told = Some(Vec::new());
+        self
+    }
+
+    /// What was masked, if it was to be remembered.
+    pub fn told(&self) -> &[Masked] {
+        self.told.as_deref().unwrap_or_default()
+    }
+
+    /// All of `bytes`, masked.
+    pub fn whole(shield: Arc<Shield>, bytes: &[u8]) -> Vec<u8> {
+        let mut redactor = Redactor::new(shield, Seq(0));
+        let mut out = Vec::with_capacity(bytes.len());
+        redactor.feed(bytes, &mut out);
+        redactor.finish(&mut out);
+        out
+    }
+
+    /// The number of the next byte that is given out.
+    pub fn at(&self) -> Seq {
+        Seq(self.base)
+    }
+
+    /// Bytes held back, with the sequences between them.
+    pub fn held(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// Bytes of text held back: at most [`HOLD_MAX`].
+    pub fn held_text(&self) -> usize {
+        let of = |lane: &Lane| lane.end().saturating_sub(lane.text_at(self.base));
+        match self.pending {
+            [None, None] => 0,
+            [Some(_), None] => of(&self.main) as usize,
+            [None, Some(_)] => of(&self.string) as usize,
+            _ => of(&self.main).max(of(&self.string)) as usize,
+        }
+    }
+
+    /// Takes bytes and gives out what is decided.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let at = self.base + self.raw.len() as u64;
+        self.raw.extend_from_slice(bytes);
+        let mut lexer = std::mem::take(&mut self.lexer);
+        lexer.feed(bytes, &mut Sorting { redactor: self, bytes, at });
+        self.lexer = lexer;
+        self.scan(false);
+        self.give(self.decided(), out);
+    }
+
+    /// Like [`Redactor::feed`] for bytes that nobody wants: they were before the place a reader begins at.
+    pub fn prime(&mut self, bytes: &[u8]) {
+        let mut nowhere = Vec::new();
+        for bytes in bytes.chunks(16 * 1024) {
+            nowhere.clear();
+            self.feed(bytes, &mut nowhere);
+        }
+    }
+
+    /// Output paused: a few characters of what is undecided may be seen.
+    pub fn paused(&mut self, out: &mut Vec<u8>) {
+        let few = |lane: &Lane, pending: Option<Pending>| {
+            pending.map_or(u64::MAX, |pending| {
+                let chars = PAUSE_CHARS.min(pending.whole / 4);
+                let to = lane.after(pending.from, chars);
+                if to == lane.end() { u64::MAX } else { lane.raw(to) }
+            })
+        };
+        let [main, string] = self.pending;
+        let to = few(&self.main, main).min(few(&self.string, string));
+        self.give(to.min(self.strings.unknown.unwrap_or(u64::MAX)), out);
+    }
+
+    /// Output paused for long: what is still undecided is masked and let out.
+    pub fn expire(&mut self, out: &mut Vec<u8>) {
+        self.paused(out);
+        let [main, string] = [&self.main, &self.string].map(|lane| {
+            let from = lane.text_at(self.base);
+            Finding { from, to: lane.end(), rule: 0 }
+        });
+        if self.pending[0].is_some() {
+            mask(&self.main, main, (self.base, 0), &mut self.raw);
+        }
+        if self.pending[1].is_some() {
+            mask(&self.string, string, (self.base, 0), &mut self.raw);
+        }
+        self.give(u64::MAX, out);
+    }
+
+    /// Nothing more comes: what is undecided is no secret.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        self.scan(true);
+        self.give(u64::MAX, out);
+    }
+
+    /// Bytes are missing here: the next one is `at`, and nothing before it counts.
+    pub fn skip_to(&mut self, at: Seq, out: &mut Vec<u8>) {
+        self.finish(out);
+        let told = self.told.take();
+        let joins_rows = self.joins_rows;
+        *self = Redactor { joins_rows, told, ..Redactor::new(self.shield.clone(), at) };
+    }
+
+    fn scan(&mut self, ended: bool) {
+        let sought = self.shield.sought();
+        self.pending[0] = self.main.scan(&sought, ended, &mut self.found);
+        for finding in self.found.drain(..) {
+            apply(&self.main, finding, (self.base, self.frozen), &mut self.raw, &mut self.told);
+        }
+        self.scan_string(ended);
+    }
+
+    fn scan_string(&mut self, ended: bool) {
+        let sought = self.shield.sought();
+        self.pending[1] = self.string.scan(&sought, ended, &mut self.found);
+        for finding in self.found.drain(..) {
+            apply(&self.string, finding, (self.base, 0), &mut self.raw, &mut self.told);
+        }
+    }
+
+    /// Up to where nothing can change any more.
+    fn decided(&self) -> u64 {
+        let of = |lane: &Lane, pending: Option<Pending>| {
+            pending.map_or(u64::MAX, |pending| lane.raw(pending.from))
+        };
+        of(&self.main, self.pending[0])
+            .min(of(&self.string, self.pending[1]))
+            .min(self.strings.unknown.unwrap_or(u64::MAX))
+    }
+
+    fn give(&mut self, to: u64, out: &mut Vec<u8>) {
+        let len = (to.saturating_sub(self.base)).min(self.raw.len() as u64) as usize;
+        out.extend_from_slice(&self.raw[..len]);
+        self.raw.drain(..len);
+        self.base += len as u64;
+    }
+}
+
+/// Puts what the lexer finds where it belongs.
+struct Sorting<'a> {
+    redactor: &'a mut Redactor,
+    bytes: &'a [u8],
+    /// Number of the first of `bytes`.
+    at: u64,
+}
+
+impl Sorting<'_> {
+    fn take(&mut self, len: usize) -> (&[u8], u64) {
+        let (now, rest) = self.bytes.split_at(len);
+        let at = self.at;
+        (self.bytes, self.at) = (rest, at + len as u64);
+        (now, at)
+    }
+
+    fn hide(&mut self, from: u64) {
+        let base = self.redactor.base;
+        let range = (from.max(base) - base) as usize..(self.at.max(base) - base) as usize;
+        self.redactor.raw[range].fill(b'*');
+    }
+}
+
+impl Tokens for Sorting<'_> {
+    fn text(&mut self, len: usize) {
+        let (mut bytes, mut at) = (&self.bytes[..len], self.at);
+        self.take(len);
+        if !self.redactor.joins_rows {
+            self.redactor.main.push(bytes, at);
+            return;
+        }
+        while !bytes.is_empty() {
+            let run = bytes.iter().take_while(|byte| !b"\r\n".contains(byte)).count();
+            if run > 0 {
+                self.redactor.main.push(&bytes[..run], at);
+            }
+            let ends = bytes[run..].iter().take_while(|byte| b"\r\n".contains(byte)).count();
+            bytes = &bytes[run + ends..];
+            at += (run + ends) as u64;
+        }
+    }
+
+    fn quiet(&mut self, len: usize) {
+        let (_, at) = self.take(len);
+        self.redactor.main.quiet(len, at);
+    }
+
+    fn boundary(&mut self) {
+        self.redactor.main.boundary(self.at.saturating_sub(1));
+    }
+
+    fn backspace(&mut self) {
+        self.redactor.scan(false);
+        self.redactor.frozen = self.redactor.decided().min(self.at).max(self.redactor.frozen);
+        self.redactor.main.pop();
+    }
+
+    fn string_begins(&mut self) {
+        self.redactor.string.clear();
+        self.redactor.strings = Strings { unknown: Some(self.at), clipboard: false };
+    }
+
+    fn string_text(&mut self, len: usize) {
+        let from = self.at;
+        let bytes = &self.bytes[..len];
+        if self.redactor.strings.clipboard {
+            self.take(len);
+            self.hide(from);
+        } else {
+            self.redactor.string.push(bytes, from);
+            self.take(len);
+        }
+        self.redactor.main.quiet(len, from);
+    }
+
+    fn string_is_clipboard(&mut self) {
+        // Its number too: a terminal then knows no such string, instead of being told to empty its clipboard.
+        if let Some(from) = self.redactor.strings.unknown.take() {
+            self.hide(from);
+        }
+        self.redactor.strings.clipboard = true;
+    }
+
+    fn string_is_known(&mut self) {
+        self.redactor.strings.unknown = None;
+    }
+
+    fn string_ends(&mut self) {
+        self.redactor.strings = Strings::default();
+        self.redactor.scan_string(true);
+        self.redactor.string.clear();
+    }
+}
+
+fn apply(
+    lane: &Lane,
+    finding: Finding,
+    (base, frozen): (u64, u64),
+    raw: &mut [u8],
+    told: &mut Option<Vec<Masked>>,
+) {
+    mask(lane, finding, (base, frozen), raw);
+    if let Some(told) = told
+        && finding.to > finding.from
+    {
+        let (from, to) = (Seq(lane.raw(finding.from)), Seq(lane.raw(finding.to - 1) + 1));
+        match told
+            .iter_mut()
+            .rev()
+            .take(8)
+            .find(|seen| seen.rule == finding.rule && seen.to >= from && seen.from <= from)
+        {
+            Some(seen) => seen.to = seen.to.max(to),
+            None => told.push(Masked { from, to, rule: finding.rule }),
+        }
+    }
+}
+
+/// Masks what lies in `raw`, whose first byte is number `base`, from `frozen` on. Line ends and tabs stay: they are layout.
+fn mask(lane: &Lane, finding: Finding, (base, frozen): (u64, u64), raw: &mut [u8]) {
+    lane.each_run(finding.from, finding.to, |start, text| {
+        let mut at = 0;
+        while at < text.len() {
+            let (len, width) = char_at(&text[at..]);
+            for n in 0..len {
+                let place = start + (at + n) as u64;
+                let place = place.checked_sub(base).filter(|_| place >= frozen);
+                let Some(byte) = place.and_then(|place| raw.get_mut(place as usize)) else {
+                    continue;
+                };
+                *byte = match text[at] {
+                    b'\n' | b'\r' | b'\t' | 0 => *byte,
+                    _ if n < width => b'*',
+                    _ => 0,
+                };
+            }
+            at += len;
+        }
+    });
+}
+
+/// Bytes and columns of the character at the start.
+fn char_at(text: &[u8]) -> (usize, usize) {
+    if text[0] < 0x80 {
+        return (1, 1);
+    }
+    let four = &text[..text.len().min(4)];
+    let first = match std::str::from_utf8(four) {
+        Ok(text) => text.chars().next(),
+        Err(error) => std::str::from_utf8(&four[..error.valid_up_to()])
+            .ok()
+            .and_then(|text| text.chars().next()),
+    };
+    // What is no character is one column per byte.
+    first.map_or((1, 1), |c| (c.len_utf8(), c.width().unwrap_or(1)))
+}

@@ -1,0 +1,202 @@
+//! Pages of output: what a program printed from some point on, masked as every other reader sees it.
+//!
+//! A page begins anywhere. The reader looks back far enough to know what is hidden at its start, and ahead far enough
+//! to know at its end; only at the end of what was printed so far something can be undecided. That is left for the
+//! next page, unless the program has paused.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use crate::egress::{EXPIRE, Egress, Filtered, LOOK_AHEAD, LOOK_BACK, PAUSE, Raw, Redactor, Sight};
+use crate::error::EngineError;
+use crate::id::Seq;
+use crate::journal::{Item, JournalReader, ReplayFrom};
+use crate::session::SessionHandle;
+use crate::session::handle::blocking;
+
+/// A page of output.
+pub struct Page {
+    pub from: Seq,
+    pub next: Seq,
+    /// The end of what can be read now.
+    pub tail: Seq,
+    /// Bytes asked for that are no longer (or were never) in the journal.
+    pub dropped: u64,
+    pub bytes: Filtered<Vec<u8>>,
+}
+
+/// How long ago the program printed something.
+#[derive(Clone, Copy)]
+enum Rest {
+    Ended,
+    For(Duration),
+}
+
+impl SessionHandle {
+    /// Output from `since` (or the oldest kept), at most `max_bytes` of it.
+    pub async fn output(&self, since: Seq, max_bytes: usize) -> Result<Page, EngineError> {
+        self.output_as(Sight::Masked, since, max_bytes).await
+    }
+
+    /// The same, as much of it as the caller may see.
+    pub async fn output_as(
+        &self,
+        sight: Sight,
+        since: Seq,
+        max_bytes: usize,
+    ) -> Result<Page, EngineError> {
+        let reader = self.settled_reader().await?;
+        let egress = self.egress().clone();
+        let rest = self.rest();
+        blocking(move || match sight {
+            Sight::Masked => masked(&reader, &egress, since, max_bytes, rest),
+            Sight::Bare => bare(&reader, &egress, since, max_bytes),
+        })
+        .await
+    }
+
+    fn rest(&self) -> Rest {
+        let info = self.info();
+        match info.last_output {
+            _ if self.change().ended.is_some() => Rest::Ended,
+            Some(at) => Rest::For(at.elapsed().unwrap_or_default()),
+            // Printed before this daemon was there.
+            None => Rest::For(EXPIRE),
+        }
+    }
+
+    /// What was printed before `to`, for a filter that begins there.
+    pub(crate) async fn before(&self, to: Seq) -> Result<Raw<Vec<u8>>, EngineError> {
+        let reader = self.settled_reader().await?;
+        blocking(move || {
+            let mut before = Vec::new();
+            let from = Seq(to.0.saturating_sub(LOOK_BACK)).max(reader.span().0);
+            reader.replay(ReplayFrom::Seq(from), &mut |item| match item {
+                Item::Output { seq, bytes, .. } => {
+                    let room = usize::try_from(to.since(seq)).unwrap_or(usize::MAX);
+                    before.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                    going(seq.plus(bytes.len() as u64) < to)
+                }
+                Item::Gap { .. } => {
+                    before.clear();
+                    ControlFlow::Continue(())
+                }
+                _ => ControlFlow::Continue(()),
+            })?;
+            Ok(Raw::new(before))
+        })
+        .await
+    }
+}
+
+fn going(on: bool) -> ControlFlow<()> {
+    if on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+/// A page in the making.
+struct Making {
+    redactor: Redactor,
+    from: Seq,
+    max: usize,
+    page: Vec<u8>,
+    next: Seq,
+    dropped: u64,
+}
+
+impl Making {
+    /// Lets the redactor act and takes what it gives out.
+    fn take(&mut self, act: impl FnOnce(&mut Redactor, &mut Vec<u8>)) {
+        let at = self.redactor.at();
+        let mut out = Vec::new();
+        act(&mut self.redactor, &mut out);
+        let skip = usize::try_from(self.from.since(at)).unwrap_or(usize::MAX).min(out.len());
+        let wanted = &out[skip..];
+        let taken = &wanted[..wanted.len().min(self.max - self.page.len())];
+        if !taken.is_empty() {
+            self.page.extend_from_slice(taken);
+            self.next = at.plus((skip + taken.len()) as u64);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.page.len() >= self.max
+    }
+
+    fn item(&mut self, item: Item<'_>) -> ControlFlow<()> {
+        match item {
+            Item::Output { bytes, .. } => self.take(|redactor, out| redactor.feed(bytes, out)),
+            Item::Gap { from, to } => {
+                self.take(|redactor, out| redactor.skip_to(to, out));
+                if !self.is_full() {
+                    self.dropped += to.since(from.max(self.from));
+                    self.next = self.next.max(to);
+                }
+            }
+            _ => {}
+        }
+        // What is undecided at the page's end is decided by what follows, up to a point.
+        let end = self.from.plus(self.max as u64 + LOOK_AHEAD);
+        let far = self.redactor.at().plus(self.redactor.held() as u64) >= end;
+        going(!self.is_full() && !far)
+    }
+}
+
+fn masked(
+    reader: &JournalReader,
+    egress: &Egress,
+    since: Seq,
+    max: usize,
+    rest: Rest,
+) -> Result<Page, EngineError> {
+    let (oldest, tail) = reader.span();
+    let from = since.max(oldest).min(tail);
+    let back = Seq(from.0.saturating_sub(LOOK_BACK)).max(oldest);
+    let redactor = egress.redactor_at(back);
+    let dropped = oldest.since(since);
+    let mut making = Making { redactor, from, max, page: Vec::new(), next: from, dropped };
+    let end = reader.replay(ReplayFrom::Seq(back), &mut |item| making.item(item))?;
+    let mut tail = tail.max(end);
+    if !making.is_full() && making.redactor.held() > 0 {
+        match rest {
+            Rest::Ended => making.take(Redactor::finish),
+            Rest::For(time) if time >= EXPIRE => making.take(Redactor::expire),
+            Rest::For(time) if time >= PAUSE => making.take(Redactor::paused),
+            Rest::For(_) => {}
+        }
+        // What is left cannot be read yet: for this page the output ends before it.
+        if !making.is_full() && making.redactor.held() > 0 {
+            tail = making.next;
+        }
+    }
+    let Making { next, dropped, page, .. } = making;
+    Ok(Page { from, next, tail, dropped, bytes: egress.made_of_filtered(page) })
+}
+
+fn bare(
+    reader: &JournalReader,
+    egress: &Egress,
+    since: Seq,
+    max: usize,
+) -> Result<Page, EngineError> {
+    let (oldest, tail) = reader.span();
+    let from = since.max(oldest).min(tail);
+    let mut page = Vec::new();
+    let mut dropped = oldest.since(since);
+    let mut next = from;
+    reader.replay(ReplayFrom::Seq(from), &mut |item| {
+        match item {
+            Item::Output { seq, bytes, .. } => {
+                let taken = &bytes[..bytes.len().min(max - page.len())];
+                page.extend_from_slice(taken);
+                next = seq.plus(taken.len() as u64);
+            }
+            Item::Gap { from, to } => {
+                dropped += to.since(from);
+                next = to;
+            }
+            _ => {}
+        }
+        going(page.len() < max)
+    })?;
+    Ok(Page { from, next, tail, dropped, bytes: egress.bare(Raw::new(page)) })
+}

@@ -1,0 +1,209 @@
+//! The journal as a recording: everything in order, with what was printed masked.
+//!
+//! In: items of the journal. Out: the same items; their bytes are as many as they were. An item waits until the next
+//! one has decided its last bytes, so it keeps its own time.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use greenroom_term::{Frame, Size};
+
+use crate::egress::{Egress, Filtered, Raw, Redactor, Sight, Sink};
+use crate::error::EngineError;
+use crate::id::Seq;
+use crate::journal::{Item, JournalReader, ReplayFrom};
+use crate::session::SessionHandle;
+
+/// Takes items in order; output and keyframes come with their filtered bytes.
+pub type RecordingSink<'a> = dyn FnMut(Item<'_>, Option<Filtered<&[u8]>>) -> ControlFlow<()> + 'a;
+
+/// A view of the journal for exports and replays.
+pub struct Recording {
+    reader: JournalReader,
+    egress: Egress,
+    sight: Sight,
+    /// Nothing more will be printed.
+    ended: bool,
+}
+
+impl SessionHandle {
+    /// The session's journal as a recording.
+    pub async fn recording(&self) -> Result<Recording, EngineError> {
+        self.recording_as(Sight::Masked).await
+    }
+
+    pub async fn recording_as(&self, sight: Sight) -> Result<Recording, EngineError> {
+        let ended = self.change().ended.is_some();
+        let reader = self.settled_reader().await?;
+        Ok(Recording { reader, egress: self.egress().clone(), sight, ended })
+    }
+}
+
+impl Recording {
+    pub fn span(&self) -> (Seq, Seq) {
+        self.reader.span()
+    }
+
+    /// A screen that was painted from what [`Recording::replay`] gave out.
+    pub fn frame(&self, frame: Frame) -> Filtered<Arc<Frame>> {
+        let frame = Raw::new(Arc::new(frame));
+        match self.sight {
+            Sight::Masked => self.egress.frame(Sink::Snapshot, frame),
+            Sight::Bare => self.egress.bare(frame),
+        }
+    }
+
+    /// Hands every item in order to `sink`; output comes filtered. Blocks.
+    pub fn replay(&self, sink: &mut RecordingSink<'_>) -> Result<Seq, EngineError> {
+        if self.sight == Sight::Bare {
+            return Ok(self.reader.replay(ReplayFrom::Oldest, &mut |item| {
+                let bytes = bytes_of(&item).map(|bytes| self.egress.bare(Raw::new(bytes)));
+                sink(item, bytes)
+            })?);
+        }
+        let mut masking = Masking {
+            egress: &self.egress,
+            redactor: self.egress.redactor_at(self.reader.span().0),
+            waiting: VecDeque::new(),
+            out: Vec::new(),
+            sink,
+            stopped: false,
+        };
+        let end = self.reader.replay(ReplayFrom::Oldest, &mut |item| masking.item(item))?;
+        masking.finish(self.ended);
+        Ok(end)
+    }
+}
+
+fn bytes_of<'a>(item: &Item<'a>) -> Option<&'a [u8]> {
+    match item {
+        Item::Output { bytes, .. } | Item::Keyframe { bytes, .. } => Some(bytes),
+        _ => None,
+    }
+}
+
+/// An item that waits for its bytes to be decided.
+enum Waiting {
+    Output { seq: Seq, time_ns: u64, len: usize },
+    Keyframe { seq: Seq, time_ns: u64, size: Size, bytes: Vec<u8> },
+    Resize { seq: Seq, time_ns: u64, size: Size },
+    Input { seq: Seq, time_ns: u64, len: u32 },
+    Mark { seq: Seq, time_ns: u64, text: String },
+    Exit { seq: Seq, time_ns: u64, code: Option<i32>, signal: Option<i32> },
+    Reattached { seq: Seq, time_ns: u64 },
+    NotesLost { seq: Seq, time_ns: u64, count: u64 },
+    Gap { from: Seq, to: Seq },
+}
+
+struct Masking<'a, 'b> {
+    egress: &'a Egress,
+    redactor: Redactor,
+    waiting: VecDeque<Waiting>,
+    /// Decided bytes of the outputs that wait, from the first on.
+    out: Vec<u8>,
+    sink: &'a mut RecordingSink<'b>,
+    stopped: bool,
+}
+
+impl Masking<'_, '_> {
+    fn item(&mut self, item: Item<'_>) -> ControlFlow<()> {
+        let waiting = match item {
+            Item::Output { seq, time_ns, bytes } => {
+                self.redactor.feed(bytes, &mut self.out);
+                Waiting::Output { seq, time_ns, len: bytes.len() }
+            }
+            Item::Keyframe { seq, time_ns, size, bytes } => {
+                // Bytes are missing before it, or it is the start.
+                self.redactor.skip_to(seq, &mut self.out);
+                Waiting::Keyframe { seq, time_ns, size, bytes: bytes.to_vec() }
+            }
+            Item::Gap { from, to } => {
+                self.redactor.skip_to(to, &mut self.out);
+                Waiting::Gap { from, to }
+            }
+            Item::Resize { seq, time_ns, size } => Waiting::Resize { seq, time_ns, size },
+            Item::Input { seq, time_ns, len } => Waiting::Input { seq, time_ns, len },
+            Item::Mark { seq, time_ns, text } => {
+                let text = self.egress.text(Sink::Recording, Raw::new(text.to_owned()));
+                Waiting::Mark { seq, time_ns, text: text.into_inner() }
+            }
+            Item::Exit { seq, time_ns, code, signal } => {
+                Waiting::Exit { seq, time_ns, code, signal }
+            }
+            Item::Reattached { seq, time_ns } => Waiting::Reattached { seq, time_ns },
+            Item::NotesLost { seq, time_ns, count } => Waiting::NotesLost { seq, time_ns, count },
+        };
+        self.waiting.push_back(waiting);
+        self.give();
+        if self.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn finish(&mut self, ended: bool) {
+        match ended {
+            true => self.redactor.finish(&mut self.out),
+            false => self.redactor.expire(&mut self.out),
+        }
+        self.give();
+    }
+
+    /// Gives out what has all of its bytes.
+    fn give(&mut self) {
+        let mut used = 0;
+        while let Some(first) = self.waiting.front().filter(|_| !self.stopped) {
+            let (item, bytes) = match first {
+                Waiting::Output { len, .. } if used + len > self.out.len() => break,
+                Waiting::Output { seq, time_ns, len } => {
+                    let bytes = &self.out[used..used + len];
+                    used += len;
+                    let item = Item::Output { seq: *seq, time_ns: *time_ns, bytes };
+                    (item, Some(self.egress.made_of_filtered(bytes)))
+                }
+                Waiting::Keyframe { seq, time_ns, size, bytes } => {
+                    let masked = self.egress.bytes(Sink::Recording, Raw::new(bytes.clone()));
+                    let bytes = masked.into_inner();
+                    let (seq, time_ns, size) = (*seq, *time_ns, *size);
+                    let item = Item::Keyframe { seq, time_ns, size, bytes: &bytes };
+                    let filtered = self.egress.made_of_filtered(bytes.as_slice());
+                    self.stopped = (self.sink)(item, Some(filtered)).is_break();
+                    self.waiting.pop_front();
+                    continue;
+                }
+                other => (other.bare_item(), None),
+            };
+            self.stopped = (self.sink)(item, bytes).is_break();
+            self.waiting.pop_front();
+        }
+        self.out.drain(..used);
+    }
+}
+
+impl Waiting {
+    /// One without bytes.
+    fn bare_item(&self) -> Item<'_> {
+        match self {
+            Waiting::Resize { seq, time_ns, size } => {
+                Item::Resize { seq: *seq, time_ns: *time_ns, size: *size }
+            }
+            Waiting::Input { seq, time_ns, len } => {
+                Item::Input { seq: *seq, time_ns: *time_ns, len: *len }
+            }
+            Waiting::Mark { seq, time_ns, text } => {
+                Item::Mark { seq: *seq, time_ns: *time_ns, text }
+            }
+            Waiting::Exit { seq, time_ns, code, signal } => {
+                Item::Exit { seq: *seq, time_ns: *time_ns, code: *code, signal: *signal }
+            }
+            Waiting::Reattached { seq, time_ns } => {
+                Item::Reattached { seq: *seq, time_ns: *time_ns }
+            }
+            Waiting::NotesLost { seq, time_ns, count } => {
+                Item::NotesLost { seq: *seq, time_ns: *time_ns, count: *count }
+            }
+            Waiting::Gap { from, to } => Item::Gap { from: *from, to: *to },
+            Waiting::Output { .. } | Waiting::Keyframe { .. } => {
+                unreachable!("these have bytes and are given out with them")
+            }
+        }
+    }
+}
