@@ -120,8 +120,10 @@ impl Handover {
         Ok(Handover::decode(&bytes)?)
     }
 
+    /// As old as it can be said, so that a keeper can go back to an image before workers while it has none.
     fn encode(&self) -> Vec<u8> {
-        self.encode_as(HANDOVER_VERSION)
+        let needed = if self.workers.is_empty() { 2 } else { HANDOVER_VERSION };
+        self.encode_as(needed)
     }
 
     fn encode_as(&self, version: u16) -> Vec<u8> {

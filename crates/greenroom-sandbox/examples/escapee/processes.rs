@@ -27,8 +27,10 @@ pub fn attempt(name: &str, args: &[&str]) -> Attempt {
         (true, Some(pid)) => pid.parse().expect("the number of a process"),
         _ => 0,
     };
-    // 0, 1 and -1 are "me", the machine's first process and "everybody": never a victim.
-    assert!(!ON_PROCESS.contains(&name) || pid > 1, "{name} on process {pid}");
+    // 0, 1 and -1 are "me", the machine's first process and "everybody": never a victim. Only inside is 1 somebody else.
+    let inside = std::env::var_os("GREENROOM_SANDBOX").is_some_and(|level| level == "full");
+    let allowed = pid > 1 || (pid == 1 && inside && name == "ptrace");
+    assert!(!ON_PROCESS.contains(&name) || allowed, "{name} on process {pid}");
     match name {
         "ptrace" => {
             check(unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) })?;

@@ -228,3 +228,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn without_a_fence_there_are_only_limits_and_no_session() {
+    let bare = Policy { level: Level::Bare, ..session() };
+    refused(&bare, "not for sessions");
+    let mut bare = Policy { pipes: true, ..bare };
+    bare.limits.processes = Some(9);
+    // Where nothing works at all.
+    let mut probe = able();
+    probe.landlock_abi = 0;
+    probe.trials.retain(|trial| trial.layer == Layer::NoNewPrivileges);
+    let steps = compile(&bare, &probe).unwrap().steps;
+    assert!(steps.mounts.is_empty() && steps.landlock.is_none() && steps.filter.is_empty());
+    assert_eq!((steps.network, steps.processes), (NetworkStep::Host, Some(9)));
+    let hosts = Network::Hosts(vec![HostPattern::parse("a.b").unwrap()]);
+    refused(&Policy { network: hosts, ..bare }, "need sandbox level full");
+}
+
+#[test]
+fn processes_are_counted_by_the_kernel_or_by_us() {
+    let mut policy = Policy { pipes: true, ..session() };
+    policy.limits.processes = Some(9);
+    let nproc = (libc::RLIMIT_NPROC, 9);
+    for (level, uid, kernel, ours) in [
+        (Level::Full, 1000, true, None),
+        // The kernel does not count root's.
+        (Level::Full, 0, true, Some(9)),
+        (Level::Reduced, 1000, false, Some(9)),
+        (Level::Bare, 0, false, Some(9)),
+    ] {
+        let policy = Policy { level, ..policy.clone() };
+        let steps = compile(&policy, &Probe { uid, ..able() }).unwrap().steps;
+        assert_eq!((steps.limits.contains(&nproc), steps.processes), (kernel, ours), "{level}");
+    }
+}

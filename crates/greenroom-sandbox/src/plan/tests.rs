@@ -20,6 +20,24 @@ fn policy(level: Level) -> Policy {
     }
 }
 
+fn piped(level: Level) -> Policy {
+    let limits = crate::policy::Limits { processes: Some(9), ..Default::default() };
+    Policy { pipes: true, limits, ..policy(level) }
+}
+
+/// A stage from before there were programs on pipes reads what it always did, and refuses the rest.
+#[test]
+fn plans_for_terminals_have_not_changed_their_first_byte() {
+    let first = |policy: &Policy| {
+        let mut w = Writer::default();
+        put_steps(&mut w, &compile(policy, &able()).unwrap().steps);
+        w.finish()[0]
+    };
+    assert_eq!([first(&policy(Level::Full)), first(&policy(Level::Reduced))], [0, 1]);
+    let piped = [Level::Full, Level::Reduced, Level::Bare].map(|level| first(&piped(level)));
+    assert_eq!(piped, [2, 3, 4]);
+}
+
 fn payload() -> Payload {
     Payload {
         argv: vec!["sh".into(), "-c".into()],
@@ -37,6 +55,9 @@ fn a_sealed_plan_comes_back_as_it_was() {
         policy(Level::Full),
         policy(Level::Reduced),
         Policy { network: hosts, ..policy(Level::Full) },
+        piped(Level::Full),
+        piped(Level::Reduced),
+        piped(Level::Bare),
     ] {
         let plan = compile(&policy, &able()).unwrap();
         let (steps, got) = unseal(plan.seal(&payload()).unwrap().as_fd()).unwrap();
