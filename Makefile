@@ -88,6 +88,7 @@ bench: setup-programs release
 fuzz: setup-fuzz
 	$(CARGO) +$(NIGHTLY) fuzz run frame_decode -- -max_total_time=$(FUZZ_SECONDS)
 	$(CARGO) +$(NIGHTLY) fuzz run journal_recovery -- -max_total_time=$(FUZZ_SECONDS)
+	$(CARGO) +$(NIGHTLY) fuzz run manifest -- -max_total_time=$(FUZZ_SECONDS)
 
 .PHONY: fmt
 fmt:

@@ -293,14 +293,13 @@ async fn granted(plugins: &Plugins, name: &str) -> Result<PluginGranted, Fault> 
 
 /// The decision is in the lock already; a plugin that is broken is told in its state.
 async fn refresh(host: &PluginHost, only: Option<&str>) {
-    // First all: `only` must be known.
-    for only in [None, only] {
-        if let Err(error) = host.reload(only).await {
-            tracing::warn!(%error, "looking at plugins again");
-        }
-        if only.is_none() && host.list().is_empty() {
-            return;
-        }
+    // All first: `only` must be known, and begins anew even if its bytes are the same.
+    let mut done = host.reload(None).await;
+    if let (Ok(_), Some(only)) = (&done, only) {
+        done = host.reload(Some(only)).await;
+    }
+    if let Err(error) = done {
+        tracing::warn!(%error, "looking at plugins again");
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `survey` | reading directories |
 //! | `tree` | listing, digest and copy of a plugin's files |
 //! | `lock` | `plugins.lock` |
+//! | `copies` | the copies that run |
 //! | `owner` | who could have written a directory |
 //! | `add` | directories, archives, repositories |
 //! | `change` | add, link, remove, grant, revoke, accept |
@@ -16,6 +17,7 @@
 
 mod add;
 mod change;
+mod copies;
 pub mod error;
 pub mod lock;
 mod owner;
@@ -27,8 +29,6 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,6 +38,7 @@ use crate::host::supply::{Found, Standing, Supply, SupplyError};
 use crate::spec::Secret;
 pub use add::Source;
 pub use change::{Granting, Taken};
+use copies::{make_private, remove};
 pub use error::{StoreError, TreeError};
 use lock::{Lock, Origin, Record, Trust};
 use survey::Plugin;
@@ -71,6 +72,8 @@ struct Inner {
     known: HashMap<PathBuf, (u64, String)>,
     /// Loaded for this daemon's life only.
     passing: BTreeMap<String, Passing>,
+    /// Copies nobody needs were removed, when nothing ran from them yet.
+    swept: bool,
 }
 
 #[derive(Clone)]
@@ -124,61 +127,6 @@ impl Store {
         survey::with_outside(tree, &plugin.manifest)
     }
 
-    /// Where the copy with this digest is.
-    fn copy_of(&self, digest: &str) -> PathBuf {
-        self.places.store.join(digest.trim_start_matches("sha256:"))
-    }
-
-    /// Makes the copy unless it is there. Answers where.
-    fn keep(
-        &self,
-        inner: &mut Inner,
-        dir: &Path,
-        plugin: &Plugin,
-        digest: &str,
-    ) -> Result<PathBuf, StoreError> {
-        let to = self.copy_of(digest);
-        if to.is_dir() {
-            return Ok(to);
-        }
-        let fault = |step, path: &Path| {
-            let path = path.to_owned();
-            move |source| StoreError::Disk { step, path, source }
-        };
-        make_private(&self.places.store).map_err(fault("create", &self.places.store))?;
-        let staging = self.staging();
-        let copied = plugin
-            .tree
-            .copy(&staging)
-            .and_then(|tree| survey::with_outside(tree, &plugin.manifest));
-        let copied = match copied {
-            Ok(copied) if copied == digest => Ok(()),
-            Ok(_) => Err(TreeError::Changed { path: dir.to_owned() }),
-            Err(error) => Err(error),
-        };
-        if let Err(source) = copied {
-            remove(&staging);
-            return Err(StoreError::Tree { dir: dir.to_owned(), source });
-        }
-        seal(&staging);
-        match fs::rename(&staging, &to) {
-            Ok(()) => {}
-            // Somebody else made the same one.
-            Err(_) if to.is_dir() => remove(&staging),
-            Err(error) => return Err(fault("create", &to)(error)),
-        }
-        inner.known.remove(&to);
-        Ok(to)
-    }
-
-    /// A name nobody uses, beside the copies: a directory is renamed within its parent.
-    fn staging(&self) -> PathBuf {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        self.places.store.join(format!(".new-{}-{count}", std::process::id()))
-    }
-
     /// Everything there is, with its record.
     fn survey_all(&self, inner: &mut Inner) -> Result<Vec<Found>, SupplyError> {
         let lock_fault = |error: StoreError| SupplyError::Lock {
@@ -203,6 +151,9 @@ impl Store {
         }
         if pinned {
             lock.write(&self.places.lock).map_err(lock_fault)?;
+        }
+        if !std::mem::replace(&mut inner.swept, true) {
+            self.sweep(&lock, inner);
         }
         Ok(found.into_values().collect())
     }
@@ -460,39 +411,6 @@ fn put(found: &mut BTreeMap<String, Found>, mut one: Found) {
     one.standing = Standing::Invalid(vec![why]);
     one.manifest = None;
     found.insert(one.name.clone(), one);
-}
-
-fn make_private(dir: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().mode(0o700).recursive(true).create(dir)
-}
-
-/// Nobody writes into a copy.
-fn seal(root: &Path) {
-    each_dir(root, 0o555);
-}
-
-/// Copies are read-only; that must not keep us from removing them.
-fn remove(root: &Path) {
-    each_dir(root, 0o700);
-    let _ = fs::remove_dir_all(root);
-}
-
-fn each_dir(root: &Path, mode: u32) {
-    let mut ahead = vec![root.to_owned()];
-    while let Some(dir) = ahead.pop() {
-        if mode & 0o200 != 0 {
-            let _ = fs::set_permissions(&dir, fs::Permissions::from_mode(mode));
-        }
-        let inside = fs::read_dir(&dir).into_iter().flatten().flatten();
-        ahead.extend(
-            inside
-                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-                .map(|entry| entry.path()),
-        );
-        if mode & 0o200 == 0 {
-            let _ = fs::set_permissions(&dir, fs::Permissions::from_mode(mode));
-        }
-    }
 }
 
 /// For messages about a plugin by a name that is not there.

@@ -119,6 +119,20 @@ fn changed_bytes_do_not_run_until_the_operator_takes_them() {
 }
 
 #[test]
+fn copies_nobody_needs_go_with_the_next_daemon() {
+    let mut home = Home::new();
+    home.quickstart();
+    let before = home.find("my-filter");
+    home.write("plugins/my-filter/filter", "#!/bin/sh\n:\n");
+    home.store.accept(None).unwrap();
+    let after = home.find("my-filter");
+    assert!(before.root.is_dir(), "a call may be under way");
+    home.restarted();
+    assert_eq!(home.find("my-filter").root, after.root);
+    assert!(!before.root.exists() && after.root.is_dir());
+}
+
+#[test]
 fn a_changed_mode_or_another_file_is_a_change() {
     let home = Home::new();
     let filter = home.quickstart();

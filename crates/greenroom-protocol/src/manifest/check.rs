@@ -7,8 +7,8 @@ use super::file::{HookEntry, Manifest, Runtime, RuntimeKind, Unit, When};
 use super::hook::{Class, OnFailure};
 use crate::tree::{At, Node, Step, meant};
 
-/// Names that would be taken for the host itself.
-const RESERVED: [&str; 2] = ["host", "builtin"];
+/// Names that would be taken for the host itself, or for a path of its own (`/api/plugins/reload`).
+const RESERVED: [&str; 2] = ["host", "reload"];
 
 /// A regular expression that compiles to more than this would cost each line too much.
 const REGEX_SIZE_MAX: usize = 1024 * 1024;

@@ -5,19 +5,17 @@
 //! session, capabilities, runtimes. In the others an unknown key is only a warning.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::capability::Capabilities;
+pub use super::entry::{
+    Batch, Hold, HookEntry, Overflow, PRIORITY, Queue, SinkName, Then, Unit, When,
+};
 use super::faces::{Adapter, Capsule, SessionFace, Setting};
-use super::hook::{Class, HookName, OnFailure, Stage};
-use super::{AFTER_MAX, COMMAND_MAX, ENV_MAX, HOOKS_MAX, REGEX_MAX, RUNTIMES_MAX, SETTINGS_MAX};
-
-/// In which order entries of one stage stand unless they say.
-pub const PRIORITY: u32 = 500;
+use super::{COMMAND_MAX, ENV_MAX, HOOKS_MAX, RUNTIMES_MAX, SETTINGS_MAX};
 
 /// A plugin: who it is, what runs, where it takes part, what it may do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -321,241 +319,6 @@ pub struct Limits {
     pub wall_ms: Option<u64>,
 }
 
-/// What a filter is given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// Lines of the stream.
-    #[default]
-    Line,
-    /// Rows of the screen.
-    Rows,
-}
-
-/// What becomes of an event for which there is no room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Overflow {
-    /// The oldest gives way.
-    #[default]
-    DropOldest,
-    /// It is lost.
-    DropNewest,
-}
-
-/// One hook of a plugin.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HookEntry {
-    /// What fires.
-    pub hook: HookName,
-    /// Who answers; the only runtime if there is one.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub runtime: String,
-    /// redact < transform < observe.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub stage: Stage,
-    /// Lower first; 500 unless said.
-    #[serde(default = "priority", skip_serializing_if = "is_priority")]
-    #[schemars(range(max = 1000))]
-    pub priority: u32,
-    /// Plugins that come after this one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = AFTER_MAX))]
-    pub before: Vec<String>,
-    /// Plugins that come before this one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = AFTER_MAX))]
-    pub after: Vec<String>,
-    /// Whether the plugin's absence counts as failure.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub required: bool,
-    /// Filters: what it is given.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub unit: Unit,
-    /// When to ask at all.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub when: When,
-    /// Filters: how many lines at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<Batch>,
-    /// Observers: what waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Queue>,
-    /// How long a call may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = super::TIMEOUT_MS_MAX))]
-    pub timeout_ms: Option<u64>,
-    /// What a failure means; see the table of hooks for what it means unsaid.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on_failure: Option<OnFailure>,
-    /// With `on_failure = "hold"`: how long, how much, and then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hold: Option<Hold>,
-}
-
-impl HookEntry {
-    /// With everything unsaid.
-    pub fn new(hook: HookName) -> HookEntry {
-        HookEntry {
-            hook,
-            runtime: String::new(),
-            stage: Stage::default(),
-            priority: PRIORITY,
-            before: Vec::new(),
-            after: Vec::new(),
-            required: false,
-            unit: Unit::default(),
-            when: When::default(),
-            batch: None,
-            queue: None,
-            timeout_ms: None,
-            on_failure: None,
-            hold: None,
-        }
-    }
-
-    /// What a failure means: said, or by the table. A filter fails closed where it redacts and open where it decorates.
-    pub fn policy(&self) -> OnFailure {
-        let row = self.hook.hook.row();
-        match (self.on_failure, row.seed) {
-            (Some(said), _) => said,
-            (None, Some(seed)) if self.hook.seed => seed.on_failure,
-            _ if row.class == Class::Filter && self.stage != Stage::Redact => OnFailure::Pass,
-            _ => row.on_failure,
-        }
-    }
-
-    /// How long a call may take: said here, by its runtime, by the operator for hooks under
-    /// datawatch's names (`plugins.timeout_ms`), by the table.
-    pub fn deadline(&self, runtime: &Runtime, operator: Duration) -> Duration {
-        match self.timeout_ms.or(runtime.timeout_ms) {
-            Some(said) => Duration::from_millis(said),
-            None if self.hook.seed => operator,
-            None => self.hook.hook.row().deadline,
-        }
-    }
-}
-
-/// When a hook is called at all; what does not fit never leaves the host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct When {
-    /// Filters: lines in which this is found.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = REGEX_MAX))]
-    pub regex: Option<String>,
-    /// Filters: sinks by name; `*` is all, also the local attach stream.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
-    pub sinks: Vec<SinkName>,
-    /// Sessions with these labels; `*` is any value.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
-    pub labels: BTreeMap<String, String>,
-}
-
-/// A sink as manifests name it.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum SinkName {
-    /// Every sink.
-    #[serde(rename = "*")]
-    All,
-    /// The terminal of the person at this machine.
-    AttachLocal,
-    /// Terminals elsewhere, and the web page.
-    AttachRemote,
-    /// Output pushed to programs.
-    Stream,
-    /// Output read afterwards.
-    Transcript,
-    /// Recordings.
-    Recording,
-    /// Screens.
-    Snapshot,
-    /// Events and notifications.
-    Event,
-    /// The host's own log.
-    Log,
-}
-
-/// How many lines a filter is given at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Batch {
-    /// Lines.
-    #[schemars(range(min = 1, max = 256))]
-    pub max_items: u32,
-    /// Bytes.
-    #[schemars(range(min = 1, max = 65_536))]
-    pub max_bytes: u32,
-    /// How long to wait for more.
-    #[schemars(range(max = 100))]
-    pub linger_ms: u32,
-    /// Batches unanswered at once.
-    #[schemars(range(min = 1, max = 4))]
-    pub in_flight: u32,
-}
-
-impl Default for Batch {
-    fn default() -> Batch {
-        Batch { max_items: 256, max_bytes: 65_536, linger_ms: 8, in_flight: 4 }
-    }
-}
-
-/// What waits for an observer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Queue {
-    /// Events.
-    #[schemars(range(min = 1, max = 1_024))]
-    pub max_items: u32,
-    /// What becomes of one too many.
-    pub overflow: Overflow,
-}
-
-impl Default for Queue {
-    fn default() -> Queue {
-        Queue { max_items: 1_024, overflow: Overflow::default() }
-    }
-}
-
-/// What a held sink does in the end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Then {
-    /// Stars.
-    #[default]
-    Mask,
-    /// A gap.
-    Drop,
-    /// Closed.
-    Seal,
-}
-
-/// How long and how much is held back, and then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Hold {
-    /// How long.
-    #[schemars(range(min = 1, max = 60_000))]
-    pub max_ms: u64,
-    /// How much.
-    #[schemars(range(min = 1, max = 1_048_576))]
-    pub max_bytes: u64,
-    /// And then.
-    pub then: Then,
-}
-
-impl Default for Hold {
-    fn default() -> Hold {
-        Hold { max_ms: 2_000, max_bytes: 1_048_576, then: Then::default() }
-    }
-}
-
 impl Manifest {
     /// The runtime of this id; an empty id is the only one.
     pub fn runtime(&self, id: &str) -> Option<&Runtime> {
@@ -571,26 +334,14 @@ impl Manifest {
     }
 }
 
-fn priority() -> u32 {
-    PRIORITY
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-fn is_priority(value: &u32) -> bool {
-    *value == PRIORITY
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_init_timeout(value: &u64) -> bool {
     *value == INIT_TIMEOUT_MS
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_idle_reap(value: &u64) -> bool {
     *value == IDLE_REAP_MS
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_true(value: &bool) -> bool {
     *value
 }

@@ -9,6 +9,7 @@
 
 pub mod capability;
 mod check;
+pub mod entry;
 pub mod faces;
 pub mod file;
 mod foreign;

@@ -142,8 +142,8 @@ pub struct PluginTestArgs {
     /// The hook, such as output.filter or post_session_output
     pub hook: String,
     /// What the hook tells, as a JSON object; - reads it from stdin
-    #[arg(default_value = "{}")]
-    pub json: String,
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub payload: String,
 }
 
 #[derive(Debug, Args)]
@@ -189,8 +189,8 @@ pub struct PluginRunArgs {
     /// The hook
     pub hook: String,
     /// What the hook tells, as a JSON object; - reads it from stdin
-    #[arg(default_value = "{}")]
-    pub json: String,
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub payload: String,
 }
 
 #[derive(Debug, Args)]

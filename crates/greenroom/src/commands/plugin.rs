@@ -195,7 +195,7 @@ async fn reload(name: Option<String>, context: &Context) -> Outcome {
 }
 
 async fn test(args: PluginTestArgs, context: &Context) -> Outcome {
-    let payload = payload(&args.json)?;
+    let payload = payload(&args.payload)?;
     let host = context.host().await?;
     let attempt = format!("test plugin {}", args.name);
     let params = PluginTestParams {

@@ -127,8 +127,8 @@ pub(in crate::manifest) fn load(root: &Node<'_>, text: &str) -> Read {
         schema: 1,
         plugin: Identity {
             name: form.name.clone(),
-            version: version(&form, root, text),
-            description: form.description.clone().unwrap_or_default(),
+            version: clipped(version(&form, root, text), 64),
+            description: clipped(form.description.clone().unwrap_or_default(), 500),
             author: form.author.clone(),
             license: form.license.clone(),
             ..Identity::default()
@@ -191,6 +191,7 @@ fn version(form: &Form, root: &Node<'_>, text: &str) -> String {
     let Some(version) = &form.version else { return "0".to_owned() };
     let at = root.find(&[Step::Key("version")]);
     match version {
+        Loose::Text(text) if text.is_empty() => "0".to_owned(),
         Loose::Number(_) => {
             let end = |c: char| c.is_whitespace() || matches!(c, ',' | '}' | '#');
             let source = text.get(at..).unwrap_or_default();
@@ -198,6 +199,11 @@ fn version(form: &Form, root: &Node<'_>, text: &str) -> String {
         }
         other => other.text(),
     }
+}
+
+/// It sets no limit; ours is for listings.
+fn clipped(text: String, max: usize) -> String {
+    text.chars().take(max).collect()
 }
 
 fn kept(form: &Form) -> (Option<Value>, Vec<&'static str>) {

@@ -130,7 +130,7 @@ pub fn run(args: &PluginRunArgs, context: &Context) -> Outcome {
     let (Some((program, rest)), Some(runtime)) = (program, runtime) else {
         return Err(Failure::failed(format!("{} has no program to run", manifest.plugin.name)));
     };
-    let payload = payload(&args.json)?;
+    let payload = payload(&args.payload)?;
     let mut request = payload.clone();
     request.insert("v".to_owned(), json!(1));
     request.insert("id".to_owned(), json!("1"));
