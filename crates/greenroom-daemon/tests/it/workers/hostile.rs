@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use super::scene::{Scene, User};
 
 const DEADLINE: Duration = Duration::from_millis(400);
+/// Of those that end by themselves: a busy machine must not make them late.
+const LONG: Duration = Duration::from_secs(5);
 const MORE: Duration = Duration::from_millis(500);
 
 struct Hostile {
@@ -122,12 +124,17 @@ fn request() -> Value {
 }
 
 async fn one(scene: &Scene, turns: &Turns, hostile: &Hostile, launch: &Launch) {
+    // Who is right to be late gets little time.
+    let deadline = match (hostile.right)(&Err(CallFailure::Deadline(DEADLINE))) {
+        true => DEADLINE,
+        false => LONG,
+    };
     let began = Instant::now();
-    let result = turns.call(&scene.workers, launch, &request(), DEADLINE).await;
+    let result = turns.call(&scene.workers, launch, &request(), deadline).await;
     let (took, name) = (began.elapsed(), scene.name());
     assert!((hostile.right)(&result), "{name}: {}: {result:?}", hostile.name);
-    assert!(took < DEADLINE + MORE, "{name}: {}: {took:?}", hostile.name);
-    scene.gone_by(began + DEADLINE + MORE, hostile.name).await;
+    assert!(took < deadline + MORE, "{name}: {}: {took:?}", hostile.name);
+    scene.gone_by(began + took.max(DEADLINE) + MORE, hostile.name).await;
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -3,4 +3,5 @@
 mod hostile;
 mod measure;
 mod peers;
+mod reach;
 mod scene;

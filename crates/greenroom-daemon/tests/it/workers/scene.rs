@@ -151,6 +151,11 @@ impl Scene {
         self.launch(&format!("#!/bin/sh\n{script}\n"), &Allowed::new())
     }
 
+    /// What the proxies of its programs decided.
+    pub fn proxy_log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("proxy.jsonl")).unwrap_or_default()
+    }
+
     pub fn name(&self) -> String {
         format!("level {} as {}", self.level, self.uid)
     }
