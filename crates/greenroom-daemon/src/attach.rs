@@ -24,9 +24,11 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::convert;
+use crate::hooks::{self, Attaching};
 use crate::host::Host;
 use crate::lifecycle::{Ending, Stopping};
 use crate::rpc::fault;
+use crate::rpc::peer::Via;
 use crate::rpc::router::{self, Call};
 use outflow::Outflow;
 pub use viewers::Viewers;
@@ -58,7 +60,7 @@ pub struct Attached {
 /// Subscribes the caller. Nothing has been sent yet.
 pub async fn begin(call: &Call, params: Option<&RawValue>) -> Result<Attached, Fault> {
     router::admitted(call, "session.attach")?;
-    let params: AttachParams = rpc::params(params)?;
+    let mut params: AttachParams = rpc::params(params)?;
     let handle = call.session(&params.session)?;
     let info = handle.info();
     if let SessionState::Exited { at, status } = info.state {
@@ -66,6 +68,10 @@ pub async fn begin(call: &Call, params: Option<&RawValue>) -> Result<Attached, F
         return Err(fault::engine(ended));
     }
     let size = params.size.map(convert::size_in).transpose()?;
+    let name = params.client.clone().or_else(|| call.peer.client());
+    let (pid, remote) = (call.peer.caller.pid, call.peer.caller.via == Via::Http);
+    let asked = Attaching { client: name.clone(), pid, remote, read_only: params.read_only };
+    params.read_only = hooks::may_attach(&call.host, &handle, asked).await?;
     // A window of unknown size must not decide the session's.
     let read_only = params.read_only || size.is_none();
     let following = Following::Viewer { size: size.unwrap_or(info.record.size), read_only };

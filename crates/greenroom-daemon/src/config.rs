@@ -1,11 +1,13 @@
 //! The configuration file.
 //!
-//! In: the text of `config.toml`. Out: [`Config`], or every mistake in the file with its line.
-//! [`KEYS`] is the whole schema: what can be set, its default, what it means; a second file format
-//! would fill the same table. Deliberately absent: secrets, and anything a request can say itself.
+//! In: the text of `config.toml` or `config.yaml`. Out: [`Config`], or every mistake in the file with its line.
+//! [`KEYS`] is the whole schema: what can be set, its default, what it means; both formats fill the
+//! same table. Deliberately absent: secrets, and anything a request can say itself.
 
 mod keys;
+mod plugins;
 mod value;
+mod yaml;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,6 +20,7 @@ use greenroom_plugins::worktree::WorktreeConfig;
 use toml::de::{DeTable, DeValue};
 
 pub use keys::{KEYS, Key};
+pub use plugins::Plugins;
 pub use value::Given;
 
 /// A file larger than this is not a configuration.
@@ -33,6 +36,7 @@ pub struct Config {
     pub scratchpad: ScratchpadConfig,
     pub sandbox: SandboxConfig,
     pub attach: Attach,
+    pub plugins: Plugins,
     pub redact: Redact,
     pub http: Http,
     pub events: Events,
@@ -97,6 +101,7 @@ impl Default for Config {
             scratchpad: ScratchpadConfig::default(),
             sandbox: SandboxConfig::default(),
             attach: Attach { prefix: String::new() },
+            plugins: Plugins::default(),
             redact: Redact { attach: false, without: Vec::new() },
             http: Http { listen: None },
             events: Events { keep: 0 },
@@ -144,8 +149,9 @@ impl fmt::Display for ConfigError {
 }
 
 impl Config {
-    /// Reads a file; one that is not there means the defaults.
+    /// Reads a file, or the one beside it that ends in `.yaml`; neither being there means the defaults.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
+        let file = &yaml::chosen(file)?;
         let trouble = |text: String| ConfigError {
             file: file.to_owned(),
             problems: vec![Problem { line: None, text }],
@@ -167,6 +173,7 @@ impl Config {
     pub fn parse(file: &Path, text: &str) -> Result<Config, ConfigError> {
         let mut reading = Reading { text, config: Config::default(), problems: Vec::new() };
         match DeTable::parse(text) {
+            _ if yaml::is_yaml(file) => reading.yaml(),
             Ok(root) => reading.root(root.get_ref()),
             Err(error) => {
                 let at = error.span().map(|span| span.start);

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::chains::Ends;
 use crate::convert;
+use crate::hooks::{Happened, Happenings};
 use crate::store::{NewEvent, Storage};
 
 /// Longest text of one field: titles and notifications come from programs.
@@ -23,11 +24,12 @@ const TEXT_MAX: usize = 4096;
 pub struct Facts {
     storage: Storage,
     ends: Arc<Ends>,
+    happenings: Happenings,
 }
 
 impl Facts {
-    pub fn new(storage: Storage, ends: Arc<Ends>) -> Facts {
-        Facts { storage, ends }
+    pub fn new(storage: Storage, ends: Arc<Ends>, happenings: Happenings) -> Facts {
+        Facts { storage, ends, happenings }
     }
 }
 
@@ -36,9 +38,24 @@ impl Events for Facts {
         if let Fact::Exited { .. } = event.fact {
             self.ends.ended(event.session);
         }
+        if matters(&event.fact) {
+            self.happenings.tell(Happened::Fact(event.clone()));
+        }
         let (kind, data) = row(event.fact);
         self.storage.log(about(event.session, kind, data));
     }
+}
+
+/// What a hook may be about; the rest is only logged.
+fn matters(fact: &Fact) -> bool {
+    matches!(
+        fact,
+        Fact::Started { .. }
+            | Fact::StartFailed { .. }
+            | Fact::Exited { .. }
+            | Fact::Removed
+            | Fact::Title(_)
+    )
 }
 
 /// An event about one session.

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::attach::Viewers;
 use crate::chains::{BuiltIn, Ends};
 use crate::config::Config;
+use crate::hooks::Hooks;
 use crate::http::Web;
 use crate::keeper::Keeper;
 use crate::lifecycle::Life;
@@ -28,6 +29,8 @@ pub struct Host {
     pub chains: Chains,
     pub ends: Arc<Ends>,
     pub built_in: BuiltIn,
+    /// What plugins from outside are asked and told.
+    pub hooks: Hooks,
     /// Hook plugins.
     pub plugins: PluginsSlot,
     /// One directory per session below.

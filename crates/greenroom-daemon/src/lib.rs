@@ -16,6 +16,7 @@ pub mod config;
 mod convert;
 mod events;
 mod follow;
+mod hooks;
 mod host;
 mod http;
 pub mod keeper;

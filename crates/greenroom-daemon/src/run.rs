@@ -22,15 +22,16 @@ use crate::attach::Viewers;
 use crate::chains::{self, Ends};
 use crate::config::{Config, ConfigError};
 use crate::events::{Facts, of_the_host};
+use crate::hooks::{self, Gatekeeper, Happenings};
 use crate::host::{Counters, Host};
 use crate::http::Web;
-use crate::keeper::{Exit, Keeper, KeeperError};
+use crate::keeper::{Exit, Keeper, KeeperError, Workers};
 use crate::lifecycle::{Ending, Life};
 use crate::logs::{LogError, Logs};
 use crate::methods::snapshot::Screens;
 use crate::methods::waits::Waits;
 use crate::paths::{Paths, PathsError};
-use crate::plugins::PluginsSlot;
+use crate::plugins::{Plugins, PluginsSlot};
 use crate::run_file::{self, Runs};
 use crate::socket::{self, SocketError};
 use crate::store::{Storage, StorageError};
@@ -120,7 +121,8 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     let known = adopt::known(records, inheritance.sessions);
     storage.skip_ids(known.iter().map(|one| one.record.id.0).max().unwrap_or(0));
     let socket = socket_of(&inherited.listener).unwrap_or_else(|| paths.socket());
-    let (chains, built_in) = chains::load(&paths, &socket, &config)?;
+    let gatekeeper = Gatekeeper::default();
+    let (chains, built_in) = chains::load(&paths, &socket, &config, &gatekeeper)?;
     // A session that never started has a chain and no record: its id must not come again.
     storage.skip_ids(chains.last_id());
 
@@ -130,7 +132,11 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
         let keeper = Arc::new(keeper);
         let exits = keeper.listen()?;
         let ends = Arc::<Ends>::default();
-        let engine = engine(&keeper, &storage, &ends, &config, &paths, &threads)?;
+        let (happenings, happened) = Happenings::new();
+        let workers = Arc::new(Workers::new(keeper.clone(), paths.logs().join("plugins.log")));
+        let hooks = hooks::load(&paths, &socket, &config, workers, &happenings);
+        let facts = Facts::new(storage.clone(), ends.clone(), happenings.clone());
+        let engine = engine(&keeper, &storage, facts, &config, &paths, &threads)?;
         let sessions = known.len();
         engine.adopt(known);
         let host = Arc::new(Host {
@@ -139,6 +145,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             chains,
             ends,
             built_in,
+            hooks,
             sessions_dir: paths.sessions(),
             runs: Runs::new(paths.state()),
             storage,
@@ -154,6 +161,12 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             screens: Screens::default(),
             counters: Counters::default(),
         });
+        gatekeeper.meet(&host);
+        if host.config.plugins.enabled {
+            let (plugins, store) = (host.hooks.plugins.clone(), host.hooks.store.clone());
+            let _ = host.plugins.set(Plugins { host: plugins, store, allow_load: false });
+        }
+        hooks::begin(&host, happenings, happened);
         tokio::spawn(watch_exits(host.clone(), exits));
         chains::recover(&host);
         run_file::resume(&host);
@@ -204,7 +217,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
 fn engine(
     keeper: &Arc<Keeper>,
     storage: &Storage,
-    ends: &Arc<Ends>,
+    facts: Facts,
     config: &Config,
     paths: &Paths,
     threads: &SessionThreads,
@@ -214,7 +227,7 @@ fn engine(
     Ok(Engine::new(EngineParts {
         processes: keeper.clone(),
         store: Arc::new(storage.clone()),
-        events: Arc::new(Facts::new(storage.clone(), ends.clone())),
+        events: Arc::new(facts),
         dir: paths.sessions(),
         limits,
         spiller: Spiller::start(budget)?,
@@ -239,6 +252,7 @@ fn announce(host: &Host, sessions: usize, began: Instant) {
     tracing::info!(pid, version, restart, sessions, "serving");
     let data = json!({ "pid": pid, "version": version, "restart": restart, "sessions": sessions });
     host.storage.log(of_the_host("daemon.started", data));
+    hooks::announce(host, pid, version, restart, sessions);
     if let Some(last) = host.hello.last_exit.filter(|_| restart) {
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let last = format!("{} after {} ms", last.status, last.lived_ms);
@@ -285,6 +299,11 @@ async fn farewell(host: &Arc<Host>) -> ExitCode {
         if let Err(error) = host.keeper.shutdown() {
             tracing::warn!(%error, "telling the keeper to end");
         }
+    }
+    match ending {
+        Ending::Shutdown { .. } => host.hooks.plugins.stop().await,
+        // The next daemon is waited for.
+        _ => host.hooks.plugins.keep().await,
     }
     let last_writes = async {
         host.engine.flush().await;

@@ -127,6 +127,8 @@ pub struct GitPlace {
     pub admin_dir: PathBuf,
     /// Below `refs/heads/`: what the session may move, such as `greenroom/feat-auth`.
     pub branch: String,
+    /// It was there before this session.
+    pub resumed: bool,
 }
 
 /// How long a session may live.

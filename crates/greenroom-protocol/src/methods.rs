@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::api::Empty;
 use crate::api::event::{ChangedPush, EventPush, ExitedPush, OutputPush};
 use crate::api::fence::*;
+use crate::api::notice::*;
 use crate::api::plugin::*;
 use crate::api::redact::*;
 use crate::api::run::*;
@@ -334,6 +335,23 @@ methods! {
         r#"{"plugin": "echo"}"#,
         "forgets a plugin that was loaded";
 
+    "alert.raise" Control Once (AlertParams) -> AlertResult,
+        rest Some("POST /api/alerts"), mcp None, cli Some("alert"),
+        r#"{"text": "the build is red", "severity": "error"}"#,
+        "raises an alert: an event, and whatever plugins make of it";
+    "hook.emit" Input Once (EmitParams) -> EmitResult,
+        rest Some("POST /api/hooks"), mcp None, cli Some("hook"),
+        r#"{"session": "s1", "agent": "claude", "data": {"hook_event_name": "Stop"}}"#,
+        "takes what an agent's own hook was told, for plugins that observe agents";
+    "approval.list" Read Safe (Empty) -> ApprovalsResult,
+        rest Some("GET /api/approvals"), mcp None, cli Some("approval"),
+        "{}",
+        "lists what waits for a person's decision, and what was decided last";
+    "approval.resolve" Admin Once (ResolveParams) -> ResolveResult,
+        rest Some("POST /api/approvals/{id}"), mcp None, cli Some("approval"),
+        r#"{"approval": "a1", "allow": true}"#,
+        "decides an approval";
+
     "run.start" Control Once (RunStartParams) -> RunStartResult,
         rest Some("POST /api/runs"), mcp None, cli Some("run"),
         r#"{"connector": {"models": {"m": {"command": ["echo"]}}, "prompt": "hello"}, "cwd": "/", "dry_run": true}"#,
@@ -391,6 +409,22 @@ pub const EVENTS: &[EventRow] = &[
     logged("session.recording_resumed", "data: lost_bytes"),
     logged("session.rebuilt", "the screen was rebuilt from the recording; data: why"),
     logged("session.reattached", "a new daemon took the session over; data: seq"),
+    logged("session.idle", "it printed nothing for a while; data: idle_ms"),
+    logged(
+        "session.masked",
+        "a filter did not answer and its policy hides lines; data: plugin, lines, policy",
+    ),
+    logged("alert.raised", "somebody should know; data: severity, channel, text, source"),
+    logged("alert.dropped", "a plugin dropped an alert; data: by, source"),
+    logged("approval.requested", "a person must decide; data: approval, title, text, source"),
+    logged("approval.resolved", "it was decided; data: approval, allowed, by, source"),
+    logged("agent.event", "an agent's own hook told something; data: agent, event"),
+    logged("plugin.state", "a plugin's state changed; data: plugin, state, before, why"),
+    logged(
+        "plugin.failed",
+        "a plugin did not answer a hook; data: plugin, hook, why, policy, gave_up",
+    ),
+    logged("hooks.dropped", "events came faster than plugins could be told; data: count"),
     logged("client.attached", "data: client, name, read_only, size"),
     logged("client.detached", "data: client, why"),
     logged(
@@ -517,6 +551,9 @@ mod tests {
             ("run", run),
             ("worktree", "list clean"),
             ("sandbox", "doctor explain"),
+            ("alert", "raise"),
+            ("hook", "emit"),
+            ("approval", "list resolve"),
             ("plugin", plugin),
         ] {
             let mut expected: Vec<String> =

@@ -12,10 +12,15 @@ use clap_complete::engine::ArgValueCandidates;
 use greenroom_protocol::api::screen::Size;
 
 pub mod plugin;
+mod notice;
 mod session;
 mod surfaces;
 
 use crate::commands::completions::session_candidates;
+pub use notice::{
+    Agent, AlertArgs, ApprovalArgs, ApprovalVerb, DecisionArgs, HookArgs, HooksArgs, HooksVerb,
+    Severity,
+};
 pub use session::{
     Level, RedactArgs, RedactVerb, SandboxArgs, SandboxVerb, SessionArgs, WorktreeArgs,
     WorktreeVerb,
@@ -172,6 +177,26 @@ pub enum Verb {
     /// Check this machine and the host, and say how to fix what is wrong
     #[command(after_help = "Examples:\n  greenroom doctor\n  greenroom doctor --json")]
     Doctor(DoctorArgs),
+    /// Raise an alert: an event, hooks, notifications
+    #[command(
+        after_help = "Examples:\n  greenroom alert \"the build is red\" --severity error\n  make test || greenroom alert \"tests fail\" --session api"
+    )]
+    Alert(AlertArgs),
+    /// Decide what plugins leave to a person
+    #[command(
+        after_help = "Examples:\n  greenroom approval list\n  greenroom approval allow a1\n  greenroom approval deny a2 --reason \"not on main\""
+    )]
+    Approval(ApprovalArgs),
+    /// For agents: tell the host what a hook of theirs was told (JSON on stdin)
+    #[command(
+        after_help = "Examples:\n  greenroom hooks install claude --print\n  echo '{\"hook_event_name\":\"Stop\"}' | greenroom hook --agent claude\n\nPrints nothing and exits 0 whatever happens: an agent must not notice."
+    )]
+    Hook(HookArgs),
+    /// Let an agent's own hooks tell plugins what it does
+    #[command(
+        after_help = "Examples:\n  greenroom hooks install claude --print\n  greenroom hooks install codex --print"
+    )]
+    Hooks(HooksArgs),
     /// Show the host's log
     #[command(
         after_help = "Examples:\n  greenroom logs\n  greenroom logs -f\n  greenroom logs -n 200 --json"

@@ -14,6 +14,7 @@ use serde_json::json;
 use tokio::task::AbortHandle;
 
 use crate::events::about;
+use crate::hooks;
 use crate::host::Host;
 
 /// Between TERM and KILL: an agent may have something to save.
@@ -93,6 +94,9 @@ impl Clock {
             None => json!({ "limit": limit }),
         };
         self.host.storage.log(about(id, kind, data));
+        if let Some(left) = left {
+            hooks::expiring(&self.host, &self.handle, limit, left);
+        }
     }
 }
 

@@ -33,6 +33,7 @@ pub use describe::{describe, measure};
 pub use ends::Ends;
 
 use crate::config::Config;
+use crate::hooks::{self, Gatekeeper};
 use crate::host::Host;
 use crate::methods::session::ladder;
 use crate::paths::Paths;
@@ -46,6 +47,7 @@ pub fn load(
     paths: &Paths,
     socket: &Path,
     config: &Config,
+    gatekeeper: &Gatekeeper,
 ) -> Result<(Chains, BuiltIn), ChainError> {
     let open = Arc::new(Open::default());
     let surroundings = Surroundings {
@@ -60,11 +62,12 @@ pub fn load(
     // It may lie outside of the runtime directory, which is hidden anyway.
     fence.hide.push(socket.display().to_string());
     let sandbox = Arc::new(Sandbox::new(fence, &surroundings, sandbox::by_trial()));
-    let plugins: [Arc<dyn SessionPlugin>; 5] = [
+    let plugins: [Arc<dyn SessionPlugin>; 6] = [
         Arc::new(Worktree(worktrees.clone())),
         sandbox.clone(),
         Arc::new(Scratchpad::new(config.scratchpad.clone(), &surroundings)),
         Arc::new(Env::new(&surroundings)),
+        Arc::new(gatekeeper.clone()),
         Arc::new(Timeout),
     ];
     let chains = Chains::load(paths.state().join("chains"), Registry::new(plugins), open)?;
@@ -173,6 +176,7 @@ async fn begin(
             return Err(refused(refusal));
         }
     };
+    hooks::worktree_made(&host, &prepared.spec);
     if gone.load(Ordering::Acquire) {
         never_started(&host, id).await;
         return Err(Fault::new(FaultKind::Cancelled, "nobody waits for this session any more"));
@@ -197,7 +201,7 @@ async fn begin(
 }
 
 fn watch(host: &Arc<Host>) -> Arc<dyn Watch> {
-    Arc::new(told::Told::new(host.storage.clone()))
+    Arc::new(told::Told::new(host.storage.clone(), host.hooks.plugins.clone()))
 }
 
 fn refused(refusal: Refusal) -> Fault {

@@ -4,21 +4,24 @@
 
 use greenroom_engine::SessionId;
 use greenroom_plugins::chain::{Moment, Watch};
+use greenroom_plugins::host::PluginHost;
 use greenroom_plugins::spec::Refusal;
 use serde_json::json;
 
 use super::describe::left;
 use crate::events::about;
+use crate::hooks;
 use crate::host::Host;
 use crate::store::Storage;
 
 pub struct Told {
     storage: Storage,
+    plugins: PluginHost,
 }
 
 impl Told {
-    pub fn new(storage: Storage) -> Told {
-        Told { storage }
+    pub fn new(storage: Storage, plugins: PluginHost) -> Told {
+        Told { storage, plugins }
     }
 }
 
@@ -32,6 +35,7 @@ impl Watch for Told {
             Moment::Cleaned(plugin, outcome) => {
                 let data = json!({ "plugin": plugin, "left": left(outcome) });
                 self.storage.log(about(id, "session.cleaned", data));
+                hooks::cleaned(&self.plugins, id, plugin, outcome);
                 if let Some(left) = outcome.left_behind() {
                     tracing::info!(session = %id, plugin, left, "after a session");
                 }

@@ -7,6 +7,7 @@ use greenroom_plugins::sandbox::HostPattern;
 use greenroom_plugins::worktree::Share;
 
 use super::Config;
+use super::plugins::{enforcement, milliseconds, place, policies};
 use super::value::{Given, bytes, count, duration, flag, level, pairs, size, text, texts, word};
 
 pub struct Key {
@@ -160,6 +161,22 @@ keys! {
         "mask secrets in your own attached terminal, too";
     redact.without = None, rules_off,
         "built-in rules that are off, by name; greenroom redact rules lists them";
+    plugins.enabled = Some("false"), flag,
+        "whether plugins run; without it none is even looked for";
+    plugins.dir = None, place,
+        "where plugins are looked for; without it plugins/ in the data directory";
+    plugins.timeout_ms = Some("2000"), milliseconds,
+        "how long a plugin with one of datawatch's hooks may take, if its manifest does not say";
+    plugins.disabled = None, texts,
+        "names of plugins that are found and listed but not asked";
+    plugins.policy = None, policies,
+        "what a failure means, by HOOK or PLUGIN/HOOK; wins over manifests";
+    plugins.min_enforcement = Some("partial"), enforcement,
+        "the least that must be enforced on a plugin's program: advisory, partial or enforced";
+    plugins.idle = Some("30s"), duration,
+        "a session that prints nothing for this long is told to plugins as idle";
+    plugins.approval_timeout = Some("10m"), duration,
+        "how long a person has to decide what a plugin asks; then the answer is no";
     events.keep = Some("100000"), events,
         "events kept for replay; the oldest go first";
     log.level = Some("info"), level,

@@ -52,7 +52,8 @@ impl Reading<'_> {
                 Kind::Map(keys) if known => self.yaml_section(&section.name, keys),
                 Kind::Plain(Value::Null) if known => {}
                 _ if known => {
-                    let text = format!("`{0}` is a section: indent its keys below `{0}:`", section.name);
+                    let text =
+                        format!("`{0}` is a section: indent its keys below `{0}:`", section.name);
                     self.problem(Some(section.at), text);
                 }
                 other => {
@@ -124,14 +125,16 @@ mod tests {
         assert_eq!(config.log.level, "debug");
         assert_eq!(parse("").unwrap(), Config::default());
         assert_eq!(parse("plugins:\n  disabled: []\n").unwrap().plugins.disabled.len(), 0);
-        assert_eq!(parse("plugins:\n  timeout_ms: 0\n").unwrap().plugins.timeout_ms.as_millis(), 2000);
+        assert_eq!(
+            parse("plugins:\n  timeout_ms: 0\n").unwrap().plugins.timeout_ms.as_millis(),
+            2000
+        );
     }
 
     #[test]
     fn both_syntaxes_say_the_same() {
         let yaml = "plugins:\n  policy:\n    output.filter: mask\n    a/session.before: block\n";
-        let toml =
-            "[plugins]\npolicy = { \"output.filter\" = \"mask\", \"a/session.before\" = \"block\" }\n";
+        let toml = "[plugins]\npolicy = { \"output.filter\" = \"mask\", \"a/session.before\" = \"block\" }\n";
         let config = parse(yaml).unwrap();
         assert_eq!(config, Config::parse(Path::new("c.toml"), toml).unwrap());
         assert_eq!(config.plugins.policy["output.filter"], OnFailure::Mask);
@@ -144,7 +147,10 @@ mod tests {
             "plugins:\n  enabeld: true\n",
             "c.yaml:2: unknown key `enabeld`, did you mean `enabled`?",
         );
-        check("plugin:\n  enabled: true\n", "c.yaml:1: unknown section `plugin`, did you mean `plugins`?");
+        check(
+            "plugin:\n  enabled: true\n",
+            "c.yaml:1: unknown section `plugin`, did you mean `plugins`?",
+        );
         check("plugins: 3\n", "c.yaml:1: `plugins` is a section: indent its keys below `plugins:`");
         check("plugins:\n  enabled: 3\n", "c.yaml:2: `enabled` must be true or false, not 3");
         check(

@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn what_plugins_changed_is_taken_over() {
-        let asked = json!({ "task": "with *********", "project_dir": "/old", "labels": { "kept": "***" } });
+        let asked =
+            json!({ "task": "with *********", "project_dir": "/old", "labels": { "kept": "***" } });
         let mut fields = asked.clone();
         fields["project_dir"] = json!("/new");
         fields["effort"] = json!("thorough");

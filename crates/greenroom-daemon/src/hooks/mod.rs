@@ -72,7 +72,11 @@ impl Hooks {
     }
 
     /// A text for a plugin: through the session's filters, or the built-in ones.
-    pub fn clean(&self, session: Option<&SessionHandle>, text: impl Into<String>) -> Filtered<String> {
+    pub fn clean(
+        &self,
+        session: Option<&SessionHandle>,
+        text: impl Into<String>,
+    ) -> Filtered<String> {
         match session {
             Some(session) => session.filtered(Sink::Event, text.into()),
             None => self.rules.text(Sink::Event, Raw::new(text.into())),

@@ -54,7 +54,10 @@ enum Does {
     /// Adds to it.
     Adds(String),
     /// Adds and ends it: text, and the line end as it was written.
-    Submits { text: String, end: String },
+    Submits {
+        text: String,
+        end: String,
+    },
     /// Ends it.
     Enters,
     /// Throws it away.

@@ -13,6 +13,7 @@ use greenroom_protocol::api::input::{Action, InputParams, InputResult, StreamTex
 use greenroom_protocol::api::session::SignalTarget;
 
 use crate::convert;
+use crate::hooks;
 use crate::methods::session;
 use crate::rpc::fault;
 use crate::rpc::router::Call;
@@ -24,8 +25,28 @@ const SIGNAL_INT: i32 = 2;
 pub async fn input(call: Call, params: InputParams) -> Result<InputResult, Fault> {
     let handle = call.session(&params.session)?;
     let sequence = handle.change().seq.0;
-    act(&call, &handle, params.action).await?;
+    if params.submit {
+        submit(&call, &handle, params.action).await?;
+        return Ok(InputResult { sent: true, sequence });
+    }
+    let client = call.peer.client();
+    let action = hooks::submit::checked(&call.host, &handle, params.action, client).await?;
+    act(&call, &handle, action).await?;
     Ok(InputResult { sent: true, sequence })
+}
+
+/// Text and Enter, asked about as a whole before anything is typed.
+async fn submit(call: &Call, handle: &SessionHandle, action: Action) -> Result<(), Fault> {
+    let text = match &action {
+        Action::Text(text) | Action::Paste(text) | Action::BracketedPaste(text) => text.clone(),
+        Action::StreamText(stream) => stream.text.clone(),
+        _ => return Err(fault::invalid("submit needs text")),
+    };
+    let client = call.peer.client();
+    let text = hooks::submit::text(&call.host, handle, text, client).await?;
+    let action = hooks::submit::with_text(action, text);
+    act(call, handle, action).await?;
+    press(handle, &["enter".to_owned()]).await
 }
 
 async fn act(call: &Call, handle: &SessionHandle, action: Action) -> Result<(), Fault> {
@@ -53,6 +74,7 @@ async fn act(call: &Call, handle: &SessionHandle, action: Action) -> Result<(), 
             number => session::send_signal(call, handle, number, SignalTarget::Group).await,
         },
         Action::Kill => {
+            hooks::may_kill(&call.host, handle, call.peer.client(), None).await?;
             let ladder = session::ladder(&call.host, None, None);
             handle.kill(ladder).await.map(drop).map_err(fault::engine)
         }

@@ -3,6 +3,7 @@
 pub mod events;
 pub mod export;
 pub mod input;
+pub mod notice;
 pub mod output;
 pub mod plugin;
 pub mod redact;

@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::chains;
 use crate::convert;
 use crate::events::about;
+use crate::hooks;
 use crate::host::Host;
 use crate::rpc::fault;
 use crate::rpc::router::Call;
@@ -210,6 +211,8 @@ pub async fn kill(call: Call, params: KillParams) -> Result<KillResult, Fault> {
         let exit = Some(convert::exit(status));
         return Ok(KillResult { killed: true, exit, already_ended: true });
     }
+    let name = signal.map(convert::signal::full_name);
+    hooks::may_kill(&call.host, &handle, call.peer.client(), name.as_deref()).await?;
     call.host.storage.log(about(handle.id(), "session.killed", data));
     let status = handle.kill(ladder(&call.host, signal, params.grace_ms)).await;
     let status = status.map_err(fault::engine)?;
@@ -222,6 +225,7 @@ pub async fn close(call: Call, params: CloseParams) -> Result<CloseResult, Fault
         if params.if_ended {
             return Err(fault::engine(EngineError::StillRunning { id: handle.id() }));
         }
+        hooks::may_kill(&call.host, &handle, call.peer.client(), None).await?;
         match handle.kill(ladder(&call.host, None, None)).await {
             // It ended by itself in between: just as well.
             Ok(_) | Err(EngineError::Ended { .. }) => {}

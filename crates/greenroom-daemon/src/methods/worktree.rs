@@ -8,6 +8,7 @@ use greenroom_protocol::api::fence::{
 };
 use greenroom_protocol::{Fault, FaultKind};
 
+use crate::hooks;
 use crate::rpc::router::Call;
 
 pub async fn list(call: Call, _: Empty) -> Result<WorktreeListResult, Fault> {
@@ -19,6 +20,10 @@ pub async fn list(call: Call, _: Empty) -> Result<WorktreeListResult, Fault> {
 pub async fn clean(call: Call, params: WorktreeCleanParams) -> Result<WorktreeCleanResult, Fault> {
     let worktrees = call.host.built_in.worktrees.clone();
     let cleaned = blocking(move || worktrees.clean(params.dry_run)).await?;
+    for removed in cleaned.iter().filter(|one| one.action == Action::Removed) {
+        let path = removed.path.display().to_string();
+        hooks::worktree_removed(&call.host.hooks.plugins, None, &path);
+    }
     Ok(WorktreeCleanResult { worktrees: cleaned.into_iter().map(cleaned_entry).collect() })
 }
 

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use crate::host::Host;
 use crate::methods::{
-    events, export, input, output, plugin, redact, run, sandbox, server, session, snapshot,
+    events, export, input, notice, output, plugin, redact, run, sandbox, server, session, snapshot,
     transcript, waits, worktree,
 };
 use crate::rpc::fault;
@@ -136,6 +136,10 @@ pub fn call(call: Call, method: &str, params: Option<&RawValue>) -> Result<Later
         "plugin.describe" => serve(call, params, plugin::describe),
         "plugin.load" => serve(call, params, plugin::load),
         "plugin.unload" => serve(call, params, plugin::unload),
+        "alert.raise" => serve(call, params, notice::alert),
+        "hook.emit" => serve(call, params, notice::emit),
+        "approval.list" => serve(call, params, notice::approvals),
+        "approval.resolve" => serve(call, params, notice::resolve),
         "run.start" => serve(call, params, run::start),
         "run.list" => serve(call, params, run::list),
         "run.info" => serve(call, params, run::info),

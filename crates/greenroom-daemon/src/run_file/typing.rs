@@ -13,6 +13,7 @@ use greenroom_engine::{Seq, SessionHandle};
 
 use super::files::Typing;
 use super::worker::Try;
+use crate::hooks;
 
 /// A program that shows nothing for this long is typed at all the same.
 const READY_AT_LAST: Duration = Duration::from_secs(20);
@@ -36,7 +37,9 @@ pub async fn type_once(this: &Try, handle: &SessionHandle, prompt: &str) -> Resu
     if !there {
         rests(handle, RESTS, READY_AT_LAST).await;
         let before = note(this, handle, false).await?;
-        let typed = handle.paste(None, prompt).await;
+        let asked = hooks::submit::text(&this.host, handle, prompt.to_owned(), None).await;
+        let prompt = asked.map_err(|fault| fault.message)?;
+        let typed = handle.paste(None, &prompt).await;
         typed.map_err(|error| format!("cannot type its prompt: {error}"))?;
         // A screen that rested before the paste has not taken it in.
         prints(handle, before, TAKEN_IN / 2).await;

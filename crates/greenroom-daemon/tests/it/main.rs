@@ -11,6 +11,7 @@ mod chains;
 mod client;
 mod confined;
 mod events;
+mod hooks;
 mod host;
 mod methods;
 mod restart;

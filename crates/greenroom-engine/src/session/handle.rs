@@ -187,6 +187,11 @@ impl SessionHandle {
         .await
     }
 
+    /// A text about this session, as it may leave.
+    pub fn filtered(&self, sink: Sink, text: String) -> Filtered<String> {
+        self.egress().text(sink, Raw::new(text))
+    }
+
     pub(crate) fn egress(&self) -> &Egress {
         &self.shared.egress
     }

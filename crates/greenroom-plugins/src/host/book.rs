@@ -9,9 +9,10 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use greenroom_engine::egress::{Egress, Raw, Sink};
 use serde::{Deserialize, Serialize};
 
 use super::facts::{LogLine, Statistics};
@@ -234,9 +235,17 @@ impl Page {
     }
 }
 
+/// What a plugin printed, as it may be shown: it may quote what it was asked.
+pub(super) fn clean(text: &str) -> String {
+    static RULES: LazyLock<Egress> = LazyLock::new(Egress::built_in);
+    RULES.text(Sink::Log, Raw::new(text.to_owned())).into_inner()
+}
+
+/// Masked before it is cut: half a secret is no longer found.
 fn shortened(text: &str) -> String {
-    let clean = |c: char| if c.is_control() { ' ' } else { c };
-    text[..text.floor_char_boundary(LINE_BYTES)].chars().map(clean).collect()
+    let printed = |c: char| if c.is_control() { ' ' } else { c };
+    let text = clean(&text[..text.floor_char_boundary(2 * LINE_BYTES)]);
+    text[..text.floor_char_boundary(LINE_BYTES)].chars().map(printed).collect()
 }
 
 fn millis(time: SystemTime) -> u64 {

@@ -143,6 +143,7 @@ impl PluginHost {
             Err(failure) => (Map::new(), String::new(), Err(failure)),
         };
         plugin.book.stderr(&stderr);
+        let stderr = book::clean(&stderr);
         match decided {
             Ok(decision) => {
                 plugin.book.succeeded(entry.hook.name(), took);
@@ -208,7 +209,7 @@ impl PluginHost {
         self.core.forget(session);
     }
 
-    /// Ends all programs, after what waits for observers was told or a short time has passed.
+    /// Tells observers what waits for them, as far as a short time allows, then ends all programs.
     pub async fn stop(&self) {
         let registry = self.core.registry();
         let told = async {
@@ -217,9 +218,16 @@ impl PluginHost {
             }
         };
         let _ = tokio::time::timeout(LAST_EVENTS, told).await;
-        for plugin in registry.plugins.values() {
-            plugin.quiet().await;
+        let mut ending = tokio::task::JoinSet::new();
+        for plugin in registry.plugins.values().cloned() {
+            ending.spawn(async move { plugin.quiet().await });
         }
+        ending.join_all().await;
+        self.keep().await;
+    }
+
+    /// Writes down what was counted; programs end with the host's process.
+    pub async fn keep(&self) {
         let core = self.core.clone();
         let saved = tokio::task::spawn_blocking(move || {
             core.audit.flush();

@@ -63,6 +63,7 @@ fn a_worktree_with_everything() {
         common_dir: stage.at("repo/.git"),
         admin_dir: stage.at("repo/.git/worktrees/x"),
         branch: "greenroom/x".into(),
+        resumed: false,
     });
     let Fenced { plan, .. } = stage.plugin.plan(&spec).unwrap();
     let policy = &plan.policy;

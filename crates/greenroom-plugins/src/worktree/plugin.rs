@@ -126,6 +126,7 @@ fn apply(made: Made, spec: &mut SessionSpec) {
         common_dir: made.common_dir,
         admin_dir: made.admin_dir,
         branch: made.branch,
+        resumed: made.resumed,
     });
     spec.base.cwd = made.cwd;
     spec.notes.extend(made.notes);

@@ -15,6 +15,9 @@ pub struct InputParams {
     pub session: String,
     /// What to do.
     pub action: Action,
+    /// Presses Enter after the text. Plugins that guard input are asked about the text before any of it is typed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub submit: bool,
 }
 
 /// Result of `session.input`.

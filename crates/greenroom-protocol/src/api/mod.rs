@@ -10,6 +10,7 @@ pub mod event;
 pub mod fence;
 pub mod input;
 pub mod matcher;
+pub mod notice;
 pub mod plugin;
 pub mod redact;
 pub mod run;

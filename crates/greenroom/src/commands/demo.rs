@@ -323,7 +323,7 @@ async fn stats(host: &Host) -> Result<StatsResult, Failure> {
 }
 
 async fn input(host: &Host, session: &str, action: Action) -> Result<(), Failure> {
-    let params = InputParams { session: session.to_owned(), action };
+    let params = InputParams { session: session.to_owned(), action, submit: false };
     host.call::<InputResult>("session.input", &params, &format!("type into {session}"))
         .await
         .map(drop)

@@ -9,7 +9,7 @@ use crate::error::Outcome;
 pub async fn run(args: KeyArgs, context: &Context) -> Outcome {
     let session = args.session.session;
     let attempt = format!("press keys in {session}");
-    let params = InputParams { session, action: Action::Keys(args.keys) };
+    let params = InputParams { session, action: Action::Keys(args.keys), submit: false };
     let host = context.host().await?;
     let sent: InputResult = host.call("session.input", &params, &attempt).await?;
     context.out.answer(&sent, String::new)?;

@@ -4,11 +4,15 @@
 //! or a [`Failure`]. [`run`] is the one table from verb to file.
 //! Absent on purpose: parsing (`cli`), reporting a failure (`main`).
 
+mod alert;
+mod approval;
 mod attach;
 pub mod completions;
 mod demo;
 mod doctor;
 mod events;
+mod hook;
+mod hooks;
 mod info;
 mod key;
 mod kill;
@@ -93,6 +97,10 @@ pub async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Mcp(_) => mcp::run(context).await,
         Verb::Upgrade(args) => upgrade::run(args, context).await,
         Verb::Doctor(args) => doctor::run(args, context).await,
+        Verb::Alert(args) => alert::run(args, context).await,
+        Verb::Approval(args) => approval::run(args, context).await,
+        Verb::Hook(args) => hook::run(args, context).await,
+        Verb::Hooks(args) => hooks::run(&args, context),
         Verb::Logs(args) => logs::run(args, context).await,
         Verb::Completions(args) => completions::run(&args, context),
         Verb::Schema(args) => schema::run(&args, context),

@@ -16,21 +16,15 @@ pub async fn run(args: SendArgs, context: &Context) -> Outcome {
     let attempt = format!("send to {session}");
     let text = if args.text == "-" { from_stdin()? } else { args.text };
     let host = context.host().await?;
-    let mut actions = Vec::new();
-    if !text.is_empty() {
-        actions.push(if args.paste { Action::Paste(text) } else { Action::Text(text) });
-    }
-    if args.enter {
-        actions.push(Action::Key("enter".to_owned()));
-    }
-    // Where the screen stood before the first of them is where to wait from.
-    let mut first = None;
-    for action in actions {
-        let params = InputParams { session: session.clone(), action };
-        let sent: InputResult = host.call("session.input", &params, &attempt).await?;
-        first.get_or_insert(sent.sequence);
-    }
-    let answer = InputResult { sent: true, sequence: first.unwrap_or_default() };
+    let action = match (text.is_empty(), args.paste) {
+        (true, _) if args.enter => Action::Key("enter".to_owned()),
+        (_, true) => Action::Paste(text),
+        (_, false) => Action::Text(text),
+    };
+    // In one call: who guards input sees all of it before any of it is typed.
+    let submit = args.enter && !matches!(action, Action::Key(_));
+    let params = InputParams { session, action, submit };
+    let answer: InputResult = host.call("session.input", &params, &attempt).await?;
     context.out.answer(&answer, String::new)?;
     Ok(0)
 }

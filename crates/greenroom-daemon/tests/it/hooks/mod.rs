@@ -1,0 +1,7 @@
+//! Hook plugins on a real daemon: real programs, started by the real keeper through the stage.
+
+mod gates;
+mod notices;
+mod observers;
+mod stage;
+mod starts;
