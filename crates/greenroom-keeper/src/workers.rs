@@ -18,7 +18,7 @@ use crate::staging::{Inside, Staged, Staging};
 
 /// Far above what the daemon starts at once (8 calls and some persistent ones); each is a few processes.
 pub(crate) const MAX_WORKERS: usize = 256;
-/// For a worker that was ended in order; a few milliseconds are usual, a fork bomb takes longer.
+/// For a worker in a pid namespace that was ended in order; a few milliseconds are usual.
 const END_PATIENCE: Duration = Duration::from_millis(1500);
 
 #[derive(Debug)]
@@ -132,14 +132,15 @@ impl Worker {
             return;
         }
         self.ending = true;
-        self.kill_at = Some(Instant::now() + END_PATIENCE);
         match &self.inner {
+            // Without a deadline: it never gives up, and killed it would set everybody free.
             _ if self.watched => {
                 let _ = kill_process(self.pid, libc::SIGTERM);
                 // Whoever stopped it must not save itself by that.
                 let _ = kill_process(self.pid, libc::SIGCONT);
             }
             Some(program) => {
+                self.kill_at = Some(Instant::now() + END_PATIENCE);
                 let _ = signal_pidfd(program.as_fd(), libc::SIGKILL, false);
             }
             None => {
@@ -153,6 +154,7 @@ impl Worker {
             Some(due) if due <= now => at.take().is_some(),
             _ => false,
         };
+        // A stage that is late has no program yet, whoever would watch over it.
         let stage = self.staging.as_mut().is_some_and(|staging| late(&mut staging.kill_at));
         let late = late(&mut self.kill_at) || stage;
         if late {

@@ -282,16 +282,26 @@ fn watched(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fau
     // Asks: what is watched over is ended first.
     die_with_starter(control, rustix::process::Signal::TERM)?;
     watch::begin().failing(Layer::Processes, failing)?;
+    let most = steps.processes.map(watch::most_of_user);
     let program = sys::fork_to_exec(|| {
-        let Err(fault) = watched_program(steps, image, control);
+        let Err(fault) = watched_program(steps, image, control, most);
         give_up(control, fault)
     });
     let program = program.failing(Layer::Processes, || "fork".into())?;
     watch::over(program, steps.processes)
 }
 
-fn watched_program(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault> {
+fn watched_program(
+    steps: &Steps,
+    image: &Image,
+    control: &OwnedFd,
+    most: Option<u64>,
+) -> Result<Never, Fault> {
     lead()?;
+    if let Some(most) = most {
+        sys::set_limit(libc::RLIMIT_NPROC, most)
+            .failing(Layer::Limits, || "limit its processes".into())?;
+    }
     confine(steps, &Terminals::None)?;
     become_program(image, control, None, None, None)
 }

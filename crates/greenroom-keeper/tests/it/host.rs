@@ -70,7 +70,9 @@ impl Host {
         for path in [dir.path(), &dir.path().join("control"), &image] {
             std::os::unix::fs::chown(path, Some(uid), Some(uid)).unwrap();
         }
-        let mut command = Command::new(&image);
+        // A net under the tests with fork bombs: should one get away, the machine is still there.
+        let mut command = Command::new("bash");
+        command.args(["-c", "ulimit -u 3000; exec \"$0\" \"$@\""]).arg(&image);
         command.arg("keeper").arg(dir.path()).stdin(Stdio::null()).stdout(Stdio::piped());
         let keeper = command.uid(uid).gid(uid).spawn().unwrap();
         let mut host = Host { dir, keeper, control };

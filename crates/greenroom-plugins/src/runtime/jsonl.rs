@@ -249,6 +249,7 @@ impl Peer {
 
     /// Ends its input, waits a little, and kills what is left. Calls under way fail.
     pub async fn stop(&self) {
+        self.shared.stopping();
         self.outgoing.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         let _ = timeout(STOP_GRACE, self.leash.exited()).await;
         self.shared.fail(CallFailure::Stopped);

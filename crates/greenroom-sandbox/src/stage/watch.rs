@@ -3,8 +3,12 @@
 //! In: the program's pid, and how many processes it may have. Out: this process's own end, once every descendant has gone.
 //! Orphans come home here (this process is their reaper), so neither a double fork nor a session of their own leads out, and
 //! a cleared environment hides nobody. Who is asked to end (SIGTERM, also when the keeper dies) freezes all of them first: a
-//! stopped process cannot fork. Signals go to handles whose parent was checked, never to a recycled number. Not held: at level
-//! bare a program may kill this process itself; its orphans then belong to the keeper. Absent on purpose: any fd.
+//! stopped process cannot fork. Signals go to handles whose parent was checked, never to a recycled number.
+//!
+//! A fork bomb could outrun that, so it is kept small from the start: by a limit on all of the user's processes, as many as
+//! there are now and some more; root, whom that limit does not bind, is watched with a priority no bomb has. This process
+//! never gives up. Not held: at level bare a program may kill this process itself; its orphans then belong to the keeper.
+//! Absent on purpose: any fd.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -24,6 +28,28 @@ const NEXT_ROUND: Duration = Duration::from_millis(2);
 /// What is looked at in one round; the rest has its turn in the next.
 const MOST_PER_ROUND: usize = 65_536;
 
+/// Room for what the user's other programs start meanwhile: the kernel counts those too.
+const OTHERS: u64 = 256;
+
+/// The limit on the user's processes and threads that lets this program have so many.
+pub(crate) fn most_of_user(own: u64) -> u64 {
+    let uid = rustix::process::getuid().as_raw();
+    let Ok(entries) = std::fs::read_dir("/proc") else { return own + OTHERS };
+    let pids = entries.flatten().filter(|entry| is_pid(&entry.file_name()));
+    let of_user = pids.filter(|entry| {
+        use std::os::unix::fs::MetadataExt;
+        entry.metadata().is_ok_and(|meta| meta.uid() == uid)
+    });
+    let threads =
+        |path: std::path::PathBuf| std::fs::read_dir(path.join("task")).map(Iterator::count);
+    let now: usize = of_user.map(|entry| threads(entry.path()).unwrap_or(1)).sum();
+    now as u64 + own + OTHERS
+}
+
+fn is_pid(name: &std::ffi::OsStr) -> bool {
+    name.to_str().is_some_and(|it| it.parse::<i32>().is_ok())
+}
+
 /// Before the program exists, so that none of its orphans can miss it.
 pub(crate) fn begin() -> Result<(), Errno> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -34,6 +60,8 @@ pub(crate) fn over(program: i32, most: Option<u64>) -> ! {
     // Also the pipes, whose ends must be seen, and the control socket, whose end means that the program runs.
     let _ = sys::close_from(0, false);
     sys::hide_memory();
+    // Refused to all but root, and only root needs it.
+    sys::run_before_others();
     let mut ended = None;
     let patience = if most.is_some() { LOOK_EVERY } else { NOTHING_TO_COUNT };
     loop {
@@ -76,9 +104,7 @@ pub(crate) fn count(program: i32, tell: &OwnedFd, most: u64) -> ! {
 /// Processes in this namespace besides this one.
 fn inhabitants() -> u64 {
     let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
-    let is_pid =
-        |name: std::ffi::OsString| name.to_str().is_some_and(|it| it.parse::<i32>().is_ok());
-    let pids = entries.flatten().filter(|entry| is_pid(entry.file_name())).count();
+    let pids = entries.flatten().filter(|entry| is_pid(&entry.file_name())).count();
     (pids as u64).saturating_sub(1)
 }
 

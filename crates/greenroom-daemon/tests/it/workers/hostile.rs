@@ -88,7 +88,8 @@ const ALL: &[Hostile] = &[
     },
     Hostile {
         name: "fork bomb",
-        script: "b() { sleep MARK & (setsid sleep MARK &); b & b & wait; }; b",
+        // How deep is the scene's to say: see there.
+        script: "b() { sleep MARK & (setsid sleep MARK &); [ $1 -gt 0 ] && { b $(($1-1)) & b $(($1-1)) & }; wait; }; b DEPTH",
         right: |it| late(it) || died(it),
     },
     Hostile {

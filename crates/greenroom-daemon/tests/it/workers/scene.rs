@@ -80,7 +80,9 @@ impl Scene {
         std::fs::copy(program(), &image).unwrap();
         let control = UnixListener::bind(dir.path().join("keeper/control")).unwrap();
         give(dir.path(), uid);
-        let mut command = Command::new(&image);
+        // A net under the fork bomb: should it get away, the machine is still there.
+        let mut command = Command::new("bash");
+        command.args(["-c", "ulimit -u 3000; exec \"$0\" \"$@\""]).arg(&image);
         command.arg("keeper").arg(dir.path().join("keeper")).stdin(Stdio::null());
         if uid != rustix::process::geteuid().as_raw() {
             command.uid(uid).gid(uid);
@@ -116,7 +118,10 @@ impl Scene {
     pub fn launch(&self, script: &str, grants: &Allowed) -> Launch {
         let main = self.dir.path().join("plugin/main");
         let _ = std::fs::remove_file(&main);
-        std::fs::write(&main, script.replace("MARK", &self.mark)).unwrap();
+        // Nothing binds root without a fence but the watcher: should it fail, a bomb ends by itself.
+        let depth = if (self.level, self.uid) == (Level::Bare, 0) { "8" } else { "1000000" };
+        let script = script.replace("MARK", &self.mark).replace("DEPTH", depth);
+        std::fs::write(&main, script).unwrap();
         std::fs::set_permissions(&main, PermissionsExt::from_mode(0o755)).unwrap();
         let probe = self.probe();
         let at = |name: &str| self.dir.path().join(name);
@@ -187,7 +192,8 @@ impl Scene {
                 return;
             }
             let name = self.name();
-            assert!(Instant::now() < until, "{name}: {what}: {left:?} and {children} are left");
+            let left = left.len();
+            assert!(Instant::now() < until, "{name}: {what}: {left} and {children} are left");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }

@@ -5,6 +5,7 @@
 //! question nobody waits for any more keeps its place in that order, so that its late answer is not taken for the next one's.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ pub(super) enum Heard {
 pub(super) struct Shared {
     state: Mutex<State>,
     dead: watch::Sender<Option<CallFailure>>,
+    /// Its end is wanted: however it comes, that is the reason.
+    stopping: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +54,8 @@ struct Waiting {
 
 impl Default for Shared {
     fn default() -> Shared {
-        Shared { state: Mutex::default(), dead: watch::channel(None).0 }
+        let dead = watch::channel(None).0;
+        Shared { state: Mutex::default(), dead, stopping: false.into() }
     }
 }
 
@@ -138,6 +142,7 @@ impl Shared {
 
     /// The end: everybody who waits is told why, and so is whoever asks later. The first reason stays.
     pub fn fail(&self, why: CallFailure) {
+        let why = if self.stopping.load(Ordering::Acquire) { CallFailure::Stopped } else { why };
         let mut state = self.state();
         let first = self.dead.send_if_modified(|dead| match dead {
             None => {
@@ -151,6 +156,11 @@ impl Shared {
                 let _ = waiting.reply.send(Err(why.clone()));
             }
         }
+    }
+
+    /// From now on an end is no failure of the program.
+    pub fn stopping(&self) {
+        self.stopping.store(true, Ordering::Release);
     }
 
     pub fn failure(&self) -> Option<CallFailure> {
