@@ -24,7 +24,7 @@ use crate::host::{Counters, Host};
 const CONNECTIONS_MAX: usize = 256;
 
 /// A request's head must be complete this long after the last one was answered.
-const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Of a request's head; nothing of ours needs a tenth of it.
 const HEAD_BYTES: usize = 64 * 1024;

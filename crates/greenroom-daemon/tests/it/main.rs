@@ -13,6 +13,8 @@ mod confined;
 mod events;
 mod hooks;
 mod host;
+mod http;
+mod mcp;
 mod methods;
 mod restart;
 mod run_file;
