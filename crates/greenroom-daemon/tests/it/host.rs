@@ -104,6 +104,11 @@ impl Host {
             .join("\n----\n")
     }
 
+    /// Waits for the keeper's end and keeps its home.
+    pub fn ended(&mut self) {
+        self.keeper.wait().unwrap();
+    }
+
     /// Waits for the keeper's end.
     pub fn wait(mut self) -> Option<i32> {
         self.keeper.wait().unwrap().code()
