@@ -68,8 +68,12 @@ impl Store {
 
     /// Removes copies that no agreement names: of earlier versions, and of additions that did not come to an end.
     pub(super) fn sweep(&self, lock: &Lock, inner: &Inner) {
+        // What this process is making is no leftover.
+        let ours = format!(".new-{}-", std::process::id());
         let needed = |path: &Path| {
-            lock.all().iter().any(|record| self.copy_of(&record.tree) == *path)
+            path.file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(ours.as_bytes()))
+                || lock.all().iter().any(|record| self.copy_of(&record.tree) == *path)
                 || inner.passing.values().any(|passing| passing.root == path)
         };
         for entry in fs::read_dir(&self.places.store).into_iter().flatten().flatten() {
