@@ -91,6 +91,9 @@ fn row(fact: Fact) -> (&'static str, Value) {
         }
         Fact::RecordingPaused { why } => ("session.recording_paused", json!({ "why": text(why) })),
         Fact::RecordingResumed => ("session.recording_resumed", Value::Null),
+        Fact::FiltersBehind { from, to } => {
+            ("session.output_masked", json!({ "from": from.0, "to": to.0 }))
+        }
         Fact::ScreenRebuilt { why } => ("session.rebuilt", json!({ "why": why })),
         Fact::Marked { label, seq } => {
             ("session.marked", json!({ "label": text(label), "seq": seq.0 }))

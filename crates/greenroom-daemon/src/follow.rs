@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use greenroom_engine::egress::Sink;
 use greenroom_engine::process::ExitStatus;
 use greenroom_engine::session::{Following, Push, Subscription};
 use greenroom_engine::{EngineError, Seq, SessionHandle};
@@ -66,6 +67,9 @@ impl Follow {
     /// The next piece; `None` after the session has ended or gone.
     pub async fn next(&mut self) -> Option<Piece> {
         loop {
+            if self.handle.is_governed(Sink::Stream) {
+                return self.next_answered().await;
+            }
             if self.cursor < self.behind {
                 return self.read_journal().await;
             }
@@ -82,6 +86,29 @@ impl Follow {
                     Some(push) => self.absorb(Some(push)),
                     None => break,
                 }
+            }
+        }
+    }
+
+    /// The same where filters decide what may be seen: pushes only say that there is something, and the journal is
+    /// read as far as they have answered for it.
+    async fn next_answered(&mut self) -> Option<Piece> {
+        loop {
+            self.waiting.clear();
+            self.waiting_bytes = 0;
+            let page = self.handle.output(self.cursor, PIECE_BYTES).await.ok()?;
+            if page.next > self.cursor {
+                (self.cursor, self.behind) = (page.next, page.next);
+                let bytes = page.bytes.into_inner();
+                return Some(Piece { end: page.next, bytes, dropped: page.dropped });
+            }
+            if self.over && self.handle.change().seq <= self.cursor {
+                return None;
+            }
+            let answered = self.handle.answered_beyond(self.cursor);
+            tokio::select! {
+                push = self.subscription.next(), if !self.over => self.absorb(push),
+                () = answered => {}
             }
         }
     }

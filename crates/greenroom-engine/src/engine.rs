@@ -367,7 +367,11 @@ impl Engine {
             tracing::error!(session = %id, %error, "the values to hide cannot be read; only the rules hold");
             Vec::new()
         });
-        self.egress_of(&hidden)
+        let egress = self.egress_of(&hidden);
+        if let Err(error) = egress.recall(&self.dir_of(id)) {
+            tracing::error!(session = %id, %error, "what filters answered cannot be read");
+        }
+        egress
     }
 
     fn egress_of(&self, hidden: &[Vec<u8>]) -> Egress {

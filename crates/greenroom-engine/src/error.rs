@@ -24,6 +24,8 @@ pub enum EngineError {
     Process(#[from] ProcessError),
     #[error("cannot write down what session {id} must not show: {source}")]
     KeepHidden { id: SessionId, source: std::io::Error },
+    #[error("cannot keep what filters answer about session {id}: {source}")]
+    KeepAnswers { id: SessionId, source: std::io::Error },
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]

@@ -60,6 +60,11 @@ pub enum Fact {
         label: String,
         seq: Seq,
     },
+    /// Filters were too slow: this output is masked for those they govern.
+    FiltersBehind {
+        from: Seq,
+        to: Seq,
+    },
     Title(Filtered<String>),
     Cwd(Filtered<String>),
     Bell,

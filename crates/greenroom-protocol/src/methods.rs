@@ -407,6 +407,10 @@ pub const EVENTS: &[EventRow] = &[
     logged("session.killed", "somebody asked to end it; data: by, signal"),
     logged("session.recording_paused", "the disk refused; data: why"),
     logged("session.recording_resumed", "data: lost_bytes"),
+    logged(
+        "session.output_masked",
+        "filters were too slow: output was masked instead of filtered; data: from, to",
+    ),
     logged("session.rebuilt", "the screen was rebuilt from the recording; data: why"),
     logged("session.reattached", "a new daemon took the session over; data: seq"),
     logged("session.idle", "it printed nothing for a while; data: idle_ms"),

@@ -48,7 +48,9 @@ pub fn engine(error: EngineError) -> Fault {
         EngineError::StillRunning { id } => Fault::new(FaultKind::Conflict, message)
             .hint(format!("end it first with greenroom kill {id}")),
         EngineError::WillNotDie { .. } => Fault::new(FaultKind::Unavailable, message),
-        EngineError::RemoveFiles { .. } | EngineError::KeepHidden { .. } => {
+        EngineError::RemoveFiles { .. }
+        | EngineError::KeepHidden { .. }
+        | EngineError::KeepAnswers { .. } => {
             Fault::new(FaultKind::Disk, message)
         }
         EngineError::TooMany(_) => Fault::new(FaultKind::Busy, message)

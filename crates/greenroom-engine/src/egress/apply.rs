@@ -147,7 +147,11 @@ mod tests {
         check(vec![(5, 18, Edit::Mask)], input, "one\r\n\x1b[31m***\x1b[m**\r\nthree\r\n");
         check(vec![(5, 20, Edit::Drop)], input, "one\r\n\x1b[31m\x1b[mthree\r\n");
         let replaced = Edit::Replace("[hidden by guard]".to_owned());
-        check(vec![(5, 18, replaced)], input, "one\r\n[hidden by guard]\x1b[31m\x1b[m\r\nthree\r\n");
+        check(
+            vec![(5, 18, replaced)],
+            input,
+            "one\r\n[hidden by guard]\x1b[31m\x1b[m\r\nthree\r\n",
+        );
         check(vec![], input, input);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use greenroom_term::{Frame, Row};
 use unicode_width::UnicodeWidthChar;
 
-use crate::egress::finder::Heads;
+use crate::egress::Verdict;
 use crate::egress::lane::{Lane, Sought};
 use crate::egress::literals::Literals;
 use crate::egress::redactor::{PAUSE_CHARS, Redactor, Shield};
@@ -198,6 +198,66 @@ fn mask(rows: &mut [Row], spots: Vec<Spot>) {
     for run in rows.iter_mut().flat_map(|row| &mut row.runs) {
         if run.text.contains('\0') {
             run.text.retain(|c| c != '\0');
+        }
+    }
+}
+
+/// Rows that belong together, with their text; those without text are left out.
+pub(super) fn groups(rows: &[Row], cols: usize) -> Vec<(std::ops::Range<usize>, String)> {
+    let mut groups = Vec::new();
+    let mut from = 0;
+    while from < rows.len() {
+        let wrapped = rows[from..].iter().take_while(|row| row.wrapped).count();
+        let to = (from + wrapped + 1).min(rows.len());
+        let mut joined = Joined::default();
+        for (index, row) in rows.iter().enumerate().take(to).skip(from) {
+            joined.row(index, row, if index + 1 < to { cols } else { 0 });
+        }
+        let text = String::from_utf8_lossy(&joined.text).trim_end().to_owned();
+        if !text.is_empty() {
+            groups.push((from..to, text));
+        }
+        from = to;
+    }
+    groups
+}
+
+/// Shows rows as a filter wants them shown.
+pub(super) fn show(rows: &mut [Row], cols: usize, verdict: &Verdict) {
+    match verdict {
+        Verdict::Pass => {}
+        Verdict::Drop => rows.iter_mut().for_each(|row| row.runs.clear()),
+        Verdict::Mask => {
+            let all = rows.iter().enumerate().flat_map(|(row, cells)| {
+                cells
+                    .runs
+                    .iter()
+                    .enumerate()
+                    .map(move |(run, there)| (row, run, 0..there.text.len()))
+            });
+            let all = all.collect();
+            mask(rows, all);
+        }
+        Verdict::Replace(text) => {
+            let mut rest = text.chars();
+            for row in rows {
+                let (mut line, mut width) = (String::new(), 0);
+                while let Some(c) = rest.clone().next() {
+                    let columns = c.width().unwrap_or(0);
+                    if width + columns > cols {
+                        break;
+                    }
+                    line.push(c);
+                    width += columns;
+                    rest.next();
+                }
+                let style = greenroom_term::Style::default();
+                row.runs.clear();
+                if !line.is_empty() {
+                    let width = u16::try_from(width).unwrap_or(u16::MAX);
+                    row.runs.push(greenroom_term::Run { col: 0, width, text: line, style });
+                }
+            }
         }
     }
 }

@@ -65,6 +65,10 @@ pub(crate) struct Edits {
 }
 
 impl Ledger {
+    pub fn exists(dir: &Path) -> bool {
+        dir.join(FILE).exists()
+    }
+
     /// As an earlier daemon left it in `dir`; without a file of its own from nothing on.
     pub fn open(dir: &Path) -> io::Result<Ledger> {
         let mut book = Book::default();
@@ -123,7 +127,8 @@ impl Ledger {
         let book = self.book();
         let before = book.edits.range(..from.0).next_back().filter(|(_, (end, _))| *end > from.0);
         let within = book.edits.range(from.0..to.0.max(from.0));
-        let list = before.into_iter().chain(within).map(|(from, (to, edit))| (*from, *to, edit.clone()));
+        let list =
+            before.into_iter().chain(within).map(|(from, (to, edit))| (*from, *to, edit.clone()));
         Edits { floor: book.floor, list: list.collect() }
     }
 

@@ -9,13 +9,16 @@
 //! in a [`ledger`]. Deliberately absent: any other way to make a `Filtered`, and anything that could make the session
 //! wait: all of this runs where the reader is.
 
+mod apply;
 mod charset;
 mod filter;
 mod finder;
 pub(crate) mod flow;
 mod grid;
 mod lane;
+mod ledger;
 mod lexer;
+mod lines;
 mod literals;
 mod redactor;
 mod rules;
@@ -23,20 +26,25 @@ mod test_file;
 mod vault;
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use greenroom_term::{Frame, Row};
+use tokio::task::AbortHandle;
 
+pub(crate) use apply::Applying;
 pub use filter::{Line, LineFilter, Unit, Verdict};
 pub use flow::{EXPIRE, PAUSE};
 pub use lane::VALUE;
+pub(crate) use ledger::{Edit, Ledger, REPLACE_MAX};
+pub(crate) use lines::{Assembler, Placed};
 pub use literals::{Literals, VALUE_MIN};
 pub use redactor::{HOLD_MAX, LOOK_AHEAD, LOOK_BACK, Masked, Redactor, Shield};
 pub use rules::Rules;
 pub use test_file::{Spotted, spot};
 pub use vault::HostKey;
 
-use crate::id::Seq;
+use crate::id::{Seq, SessionId};
 
 /// Text or bytes of a session as the program printed them.
 #[derive(Clone)]
@@ -143,6 +151,9 @@ pub enum Sight {
     Bare,
 }
 
+/// Rows of one question to a filter.
+const ROWS_AT_ONCE: usize = 256;
+
 /// How a host filters.
 #[derive(Clone, Debug)]
 pub struct Redaction {
@@ -166,8 +177,46 @@ impl Redaction {
 pub struct Egress(Arc<Inner>);
 
 struct Inner {
-    shield: RwLock<Arc<Shield>>,
+    shield: Arc<Shield>,
     attach: bool,
+    governed: RwLock<Option<Arc<Governed>>>,
+}
+
+/// A session with filters from outside.
+pub(crate) struct Governed {
+    /// `None`: there are no more, but what they answered holds.
+    filter: Option<Arc<dyn LineFilter>>,
+    ledger: Arc<Ledger>,
+    worker: Mutex<Option<AbortHandle>>,
+}
+
+impl Governed {
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub fn filter(&self) -> Arc<dyn LineFilter> {
+        self.filter.clone().expect("a worker has a filter")
+    }
+
+    pub fn worked_by(&self, task: AbortHandle) {
+        *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    }
+
+    /// Beyond this nothing may be shown; `None` if nobody answers for it.
+    pub fn limit(&self, sink: Sink) -> Option<Seq> {
+        let governs = self.filter.as_ref().is_some_and(|filter| filter.governs(sink));
+        governs.then(|| self.ledger.answered())
+    }
+}
+
+impl Drop for Governed {
+    fn drop(&mut self) {
+        let worker = self.worker.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = worker.take() {
+            task.abort();
+        }
+    }
 }
 
 impl fmt::Debug for Egress {
@@ -183,18 +232,22 @@ impl Egress {
             true => redaction.common.clone(),
             false => Arc::new(redaction.common.with(literals)),
         };
-        Egress(Arc::new(Inner { shield: RwLock::new(shield), attach: redaction.attach }))
+        Egress::of(shield, redaction.attach)
     }
 
     /// The built-in rules alone, for texts that belong to no session.
     #[must_use]
     pub fn built_in() -> Egress {
         let shield = Arc::new(Shield::new(Rules::built_in(), Literals::default()));
-        Egress(Arc::new(Inner { shield: RwLock::new(shield), attach: true }))
+        Egress::of(shield, true)
+    }
+
+    fn of(shield: Arc<Shield>, attach: bool) -> Egress {
+        Egress(Arc::new(Inner { shield, attach, governed: RwLock::default() }))
     }
 
     pub(crate) fn shield(&self) -> Arc<Shield> {
-        self.0.shield.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.shield.clone()
     }
 
     /// A stream to `sink` from `at` on; `None` if it is not filtered.
@@ -206,8 +259,129 @@ impl Egress {
         Redactor::new(self.shield(), at)
     }
 
-    pub(crate) fn filters_attach(&self) -> bool {
-        self.0.attach
+    /// Has `filter` answer for what governed sinks show. What was answered before is in `dir`.
+    pub(crate) fn govern(
+        &self,
+        filter: Arc<dyn LineFilter>,
+        dir: &Path,
+    ) -> std::io::Result<Arc<Governed>> {
+        let ledger = match self.governed() {
+            Some(governed) => governed.ledger.clone(),
+            None => Arc::new(Ledger::open(dir)?),
+        };
+        let governed = Governed { filter: Some(filter), ledger, worker: Mutex::default() };
+        Ok(self.governed_by(governed))
+    }
+
+    /// Applies what an earlier daemon's filters answered, if they did.
+    pub(crate) fn recall(&self, dir: &Path) -> std::io::Result<()> {
+        if Ledger::exists(dir) {
+            let ledger = Arc::new(Ledger::open(dir)?);
+            self.governed_by(Governed { filter: None, ledger, worker: Mutex::default() });
+        }
+        Ok(())
+    }
+
+    /// Nobody answers for new output any more.
+    pub(crate) fn free(&self) {
+        if let Some(governed) = self.governed() {
+            let ledger = governed.ledger.clone();
+            self.governed_by(Governed { filter: None, ledger, worker: Mutex::default() });
+        }
+    }
+
+    fn governed_by(&self, governed: Governed) -> Arc<Governed> {
+        let governed = Arc::new(governed);
+        let mut slot = self.0.governed.write().unwrap_or_else(PoisonError::into_inner);
+        let old = slot.replace(governed.clone());
+        drop(slot);
+        // Its worker ends with it; the ledger is the new one's now.
+        if let Some(old) = old
+            && let Some(task) = old.worker.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            task.abort();
+        }
+        governed
+    }
+
+    pub(crate) fn governed(&self) -> Option<Arc<Governed>> {
+        self.0.governed.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether readers of `sink` see only what a filter has answered for.
+    pub fn is_governed(&self, sink: Sink) -> bool {
+        self.governed().is_some_and(|governed| governed.limit(sink).is_some())
+    }
+
+    /// A filter's own words are text like any other.
+    pub(crate) fn replacement(&self, text: &str) -> String {
+        let shown: String = text.chars().filter(|c| !c.is_control() || *c == '\t').collect();
+        grid::text(&self.shield(), &shown)
+    }
+
+    /// A masked screen as filters want it shown.
+    pub(crate) async fn governed_frame(
+        &self,
+        place: (SessionId, Seq),
+        frame: Filtered<Arc<Frame>>,
+    ) -> Filtered<Arc<Frame>> {
+        if !self.is_governed(Sink::Snapshot) {
+            return frame;
+        }
+        let mut shown = Frame::clone(&frame.0);
+        let cols = shown.size.cols();
+        match self.governed_rows(Sink::Snapshot, place, &mut shown.rows, cols).await {
+            true => Filtered(Arc::new(shown)),
+            false => frame,
+        }
+    }
+
+    /// Masked scrollback as filters want it shown.
+    pub(crate) async fn governed_history(
+        &self,
+        place: (SessionId, Seq),
+        mut rows: Filtered<Vec<Row>>,
+        cols: u16,
+    ) -> Filtered<Vec<Row>> {
+        self.governed_rows(Sink::Transcript, place, &mut rows.0, cols).await;
+        rows
+    }
+
+    /// Rows as filters want them shown; those whose sink nobody governs as they are.
+    pub(crate) async fn governed_rows(
+        &self,
+        sink: Sink,
+        (session, seq): (SessionId, Seq),
+        rows: &mut [Row],
+        cols: u16,
+    ) -> bool {
+        let Some(governed) = self.governed().filter(|governed| governed.limit(sink).is_some())
+        else {
+            return false;
+        };
+        let filter = governed.filter();
+        let groups = grid::groups(rows, usize::from(cols));
+        let mut changed = false;
+        for some in groups.chunks(ROWS_AT_ONCE) {
+            let line = |(_, text): &(std::ops::Range<usize>, String)| Line {
+                seq,
+                unit: Unit::Rows,
+                text: text.clone(),
+                partial: false,
+            };
+            let lines: Vec<Line> = some.iter().map(line).collect();
+            let mut verdicts = filter.filter(session, &lines).await;
+            verdicts.resize(lines.len(), Verdict::Mask);
+            for ((range, _), verdict) in some.iter().zip(verdicts) {
+                let verdict = match verdict {
+                    Verdict::Replace(text) => Verdict::Replace(self.replacement(&text)),
+                    other => other,
+                };
+                changed |= verdict != Verdict::Pass;
+                grid::show(&mut rows[range.clone()], usize::from(cols), &verdict);
+            }
+        }
+        changed
     }
 
     /// A text as a whole.

@@ -111,7 +111,10 @@ impl SessionHandle {
         let (frame, seq) = self.ask(|reply| Msg::Frame { reply }).await?;
         let frame = Raw::new(frame);
         let frame = match sight {
-            Sight::Masked => self.egress().frame(Sink::Snapshot, frame),
+            Sight::Masked => {
+                let frame = self.egress().frame(Sink::Snapshot, frame);
+                self.egress().governed_frame((self.id(), seq), frame).await
+            }
             Sight::Bare => self.egress().bare(frame),
         };
         Ok((frame, seq))
@@ -175,16 +178,20 @@ impl SessionHandle {
         let reader = self.settled_reader().await?;
         let size = self.info().record.size;
         let egress = self.egress().clone();
-        blocking(move || {
-            let (screen, _) = rebuild::history(&reader, size, SCROLLBACK_LINES)?;
+        let (mut rows, total, seq) = blocking(move || {
+            let (screen, seq) = rebuild::history(&reader, size, SCROLLBACK_LINES)?;
             let rows = Raw::new(screen.history(from, count));
             let rows = match sight {
                 Sight::Masked => egress.rows(Sink::Transcript, rows, size.cols()),
                 Sight::Bare => egress.bare(rows),
             };
-            Ok((rows, screen.history_len()))
+            Ok((rows, screen.history_len(), seq))
         })
-        .await
+        .await?;
+        if sight == Sight::Masked {
+            rows = self.egress().governed_history((self.id(), seq), rows, size.cols()).await;
+        }
+        Ok((rows, total))
     }
 
     /// A text about this session, as it may leave.

@@ -7,6 +7,7 @@
 pub(crate) mod actor;
 pub(crate) mod boot;
 mod followers;
+mod govern;
 mod handle;
 mod heap;
 pub(crate) mod input;

@@ -5,14 +5,21 @@
 //! next page, unless the program has paused.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::egress::{EXPIRE, Egress, Filtered, LOOK_AHEAD, LOOK_BACK, PAUSE, Raw, Redactor, Sight};
+use crate::egress::{
+    Applying, EXPIRE, Egress, Filtered, Governed, LOOK_AHEAD, LOOK_BACK, PAUSE, Raw, Redactor,
+    Sight, Sink,
+};
 use crate::error::EngineError;
 use crate::id::Seq;
 use crate::journal::{Item, JournalReader, ReplayFrom};
 use crate::session::SessionHandle;
 use crate::session::handle::blocking;
+
+/// Bytes edited at once; an edit is found for each.
+const EDITED_AT_ONCE: usize = 256;
 
 /// A page of output.
 pub struct Page {
@@ -45,14 +52,48 @@ impl SessionHandle {
         since: Seq,
         max_bytes: usize,
     ) -> Result<Page, EngineError> {
+        let governed = self.egress().governed();
+        self.page(sight, since, max_bytes, governed).await
+    }
+
+    /// The same for filters themselves: what they have not answered for, too.
+    pub(crate) async fn output_for_filters(
+        &self,
+        since: Seq,
+        max_bytes: usize,
+    ) -> Result<Page, EngineError> {
+        self.page(Sight::Masked, since, max_bytes, None).await
+    }
+
+    async fn page(
+        &self,
+        sight: Sight,
+        since: Seq,
+        max_bytes: usize,
+        governed: Option<Arc<Governed>>,
+    ) -> Result<Page, EngineError> {
         let reader = self.settled_reader().await?;
         let egress = self.egress().clone();
         let rest = self.rest();
         blocking(move || match sight {
-            Sight::Masked => masked(&reader, &egress, since, max_bytes, rest),
+            Sight::Masked => masked(&reader, &egress, (since, max_bytes), rest, governed),
             Sight::Bare => bare(&reader, &egress, since, max_bytes),
         })
         .await
+    }
+
+    /// Whether readers of `sink` see only what a filter has answered for.
+    pub fn is_governed(&self, sink: Sink) -> bool {
+        self.egress().is_governed(sink)
+    }
+
+    /// Until more of the output may be shown than up to `beyond`, or nobody decides about that.
+    pub async fn answered_beyond(&self, beyond: Seq) {
+        let Some(governed) = self.egress().governed() else { return };
+        if governed.limit(Sink::Transcript).is_some() {
+            let mut changes = governed.ledger().changes();
+            let _ = changes.wait_for(|answered| *answered > beyond).await;
+        }
     }
 
     fn rest(&self) -> Rest {
@@ -101,6 +142,10 @@ struct Making {
     page: Vec<u8>,
     next: Seq,
     dropped: u64,
+    /// Nothing from here on may be shown yet.
+    limit: Seq,
+    /// What filters answered.
+    applying: Option<Applying>,
 }
 
 impl Making {
@@ -109,12 +154,29 @@ impl Making {
         let at = self.redactor.at();
         let mut out = Vec::new();
         act(&mut self.redactor, &mut out);
+        out.truncate(usize::try_from(self.limit.since(at)).unwrap_or(usize::MAX));
+        if self.applying.is_some() {
+            return self.edit(at, &out);
+        }
         let skip = usize::try_from(self.from.since(at)).unwrap_or(usize::MAX).min(out.len());
         let wanted = &out[skip..];
         let taken = &wanted[..wanted.len().min(self.max - self.page.len())];
         if !taken.is_empty() {
             self.page.extend_from_slice(taken);
             self.next = at.plus((skip + taken.len()) as u64);
+        }
+    }
+
+    /// Takes bytes as filters want them shown: maybe more of them, maybe fewer.
+    fn edit(&mut self, at: Seq, bytes: &[u8]) {
+        let mut at = at;
+        // In small pieces: an edit may make a page full at any place.
+        for piece in bytes.chunks(EDITED_AT_ONCE) {
+            let full = self.is_full();
+            let Some(applying) = self.applying.as_mut().filter(|_| !full) else { return };
+            applying.feed(at, piece, self.from, &mut self.page);
+            at = at.plus(piece.len() as u64);
+            self.next = self.next.max(at);
         }
     }
 
@@ -136,6 +198,7 @@ impl Making {
         }
         // What is undecided at the page's end is decided by what follows, up to a point.
         let end = self.from.plus(self.max as u64 + LOOK_AHEAD);
+        let end = end.min(self.limit.plus(LOOK_AHEAD));
         let far = self.redactor.at().plus(self.redactor.held() as u64) >= end;
         going(!self.is_full() && !far)
     }
@@ -144,19 +207,26 @@ impl Making {
 fn masked(
     reader: &JournalReader,
     egress: &Egress,
-    since: Seq,
-    max: usize,
+    (since, max): (Seq, usize),
     rest: Rest,
+    governed: Option<Arc<Governed>>,
 ) -> Result<Page, EngineError> {
     let (oldest, tail) = reader.span();
-    let from = since.max(oldest).min(tail);
+    let limit = governed.as_ref().and_then(|governed| governed.limit(Sink::Transcript));
+    let from = since.max(oldest).min(tail).min(limit.unwrap_or(tail).max(oldest));
+    let limit = limit.unwrap_or(Seq(u64::MAX / 2));
+    let applying = governed.map(|governed| {
+        let to = from.plus(max as u64 + LOOK_AHEAD);
+        Applying::new(governed.ledger().edits(from, to), false)
+    });
     let back = Seq(from.0.saturating_sub(LOOK_BACK)).max(oldest);
     let redactor = egress.redactor_at(back);
     let dropped = oldest.since(since);
-    let mut making = Making { redactor, from, max, page: Vec::new(), next: from, dropped };
+    let page = Vec::new();
+    let mut making = Making { redactor, from, max, page, next: from, dropped, limit, applying };
     let end = reader.replay(ReplayFrom::Seq(back), &mut |item| making.item(item))?;
-    let mut tail = tail.max(end);
-    if !making.is_full() && making.redactor.held() > 0 {
+    let mut tail = tail.max(end).min(limit.max(making.next));
+    if !making.is_full() && making.redactor.held() > 0 && making.redactor.at() < limit {
         match rest {
             Rest::Ended => making.take(Redactor::finish),
             Rest::For(time) if time >= EXPIRE => making.take(Redactor::expire),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use greenroom_term::{Frame, Size};
 
-use crate::egress::{Egress, Filtered, Raw, Redactor, Sight, Sink};
+use crate::egress::{Applying, Egress, Filtered, Raw, Redactor, Sight, Sink};
 use crate::error::EngineError;
 use crate::id::Seq;
 use crate::journal::{Item, JournalReader, ReplayFrom};
@@ -62,6 +62,8 @@ impl Recording {
                 sink(item, bytes)
             })?);
         }
+        let governed = self.egress.governed();
+        let limit = governed.as_ref().and_then(|governed| governed.limit(Sink::Recording));
         let mut masking = Masking {
             egress: &self.egress,
             redactor: self.egress.redactor_at(self.reader.span().0),
@@ -69,6 +71,10 @@ impl Recording {
             out: Vec::new(),
             sink,
             stopped: false,
+            limit: limit.unwrap_or(Seq(u64::MAX)),
+            applying: governed.map(|governed| {
+                Applying::new(governed.ledger().edits(Seq(0), Seq(u64::MAX)), true)
+            }),
         };
         let end = self.reader.replay(ReplayFrom::Oldest, &mut |item| masking.item(item))?;
         masking.finish(self.ended);
@@ -104,6 +110,10 @@ struct Masking<'a, 'b> {
     out: Vec<u8>,
     sink: &'a mut RecordingSink<'b>,
     stopped: bool,
+    /// Nothing from here on may be shown yet.
+    limit: Seq,
+    /// What filters answered; a recording keeps every byte's number.
+    applying: Option<Applying>,
 }
 
 impl Masking<'_, '_> {
@@ -149,13 +159,25 @@ impl Masking<'_, '_> {
 
     /// Gives out what has all of its bytes.
     fn give(&mut self) {
-        let mut used = 0;
+        let (mut used, mut edited) = (0, Vec::new());
         while let Some(first) = self.waiting.front().filter(|_| !self.stopped) {
             let (item, bytes) = match first {
                 Waiting::Output { len, .. } if used + len > self.out.len() => break,
+                Waiting::Output { seq, len, .. } if seq.plus(*len as u64) > self.limit => {
+                    self.stopped = true;
+                    break;
+                }
                 Waiting::Output { seq, time_ns, len } => {
                     let bytes = &self.out[used..used + len];
                     used += len;
+                    edited.clear();
+                    let bytes = match &mut self.applying {
+                        Some(applying) => {
+                            applying.feed(*seq, bytes, Seq(0), &mut edited);
+                            edited.as_slice()
+                        }
+                        None => bytes,
+                    };
                     let item = Item::Output { seq: *seq, time_ns: *time_ns, bytes };
                     (item, Some(self.egress.made_of_filtered(bytes)))
                 }

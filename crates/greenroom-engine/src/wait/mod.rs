@@ -195,6 +195,9 @@ impl Transcript {
         sight: Sight,
     ) -> Result<bool, EngineError> {
         let Some(following) = &mut self.following else { return Ok(false) };
+        if sight == Sight::Masked && session.egress().is_governed(Sink::Transcript) {
+            return self.catch_up_answered(session).await;
+        }
         while let Some(push) = following.try_next() {
             match push {
                 Push::Output { seq, bytes } => {
@@ -226,6 +229,22 @@ impl Transcript {
             self.text.drain(..cut);
         }
         Ok(following.was_cut() || following.holds_back())
+    }
+}
+
+impl Transcript {
+    /// The same where filters decide what may be seen: from the pages they have answered for.
+    async fn catch_up_answered(&mut self, session: &SessionHandle) -> Result<bool, EngineError> {
+        // Pushes are of no use here, and must not pile up.
+        while self.following.as_mut().is_some_and(|following| following.try_next().is_some()) {}
+        loop {
+            let page = session.output(self.cursor, TRANSCRIPT_WINDOW).await?;
+            self.plain.feed(page.bytes.get(), &mut self.text);
+            if page.next <= self.cursor {
+                return Ok(session.change().seq > self.cursor);
+            }
+            self.cursor = page.next;
+        }
     }
 }
 

@@ -136,11 +136,11 @@ fn is_mixed(value: &[u8], digits: usize) -> bool {
         && distinct.count_ones() >= 5
 }
 
-/// What stands where a value would: a template, a path, a word that says there is none.
+/// What stands where a value would: a template, an address, a row of stars, a word that says there is none.
 fn is_stand_in(value: &[u8]) -> bool {
-    let templates: [&[u8]; 10] =
-        [b"$", b"{", b"<", b"%", b"***", b"xxx", b"XXX", b"...", b"http", b"./"];
+    let templates: [&[u8]; 8] = [b"$", b"{", b"<", b"%(", b"%{", b"http://", b"https://", b"./"];
     templates.iter().any(|template| value.starts_with(template))
+        || value.iter().all(|byte| Some(byte) == value.first())
         || NO_VALUES.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
 }
 

@@ -1,0 +1,196 @@
+//! Output as lines, for filters from outside.
+//!
+//! In: masked output with its numbers. Out: lines with the range of output each stands for. A line ends at a line
+//! feed. Of one that was drawn several times with carriage returns only the last drawing is a line; the others are
+//! reported as drawn over, and nobody will see them.
+
+use crate::egress::filter::{Line, Unit};
+use crate::egress::lexer::{Lexer, Tokens};
+use crate::id::Seq;
+
+/// A line without an end is cut here: filters are made for lines.
+const LINE_MAX: usize = 16 * 1024;
+
+/// A line and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub line: Line,
+    /// Behind its text.
+    pub to: Seq,
+    /// Behind its line end.
+    pub end: Seq,
+    /// What was drawn over lies between here and the line.
+    pub drawn_from: Seq,
+}
+
+#[derive(Default)]
+pub(crate) struct Assembler {
+    lexer: Lexer,
+    now: Now,
+    done: Vec<Placed>,
+}
+
+/// The line in the making.
+#[derive(Default)]
+struct Now {
+    text: Vec<u8>,
+    drawn_from: u64,
+    from: u64,
+    to: u64,
+    /// A carriage return that may belong to a line feed.
+    returned: bool,
+}
+
+impl Now {
+    fn placed(&mut self, end: u64, partial: bool) -> Placed {
+        let text = String::from_utf8_lossy(&self.text).replace('\0', "");
+        let line = Line { seq: Seq(self.from), unit: Unit::Line, text, partial };
+        let placed =
+            Placed { line, to: Seq(self.to), end: Seq(end), drawn_from: Seq(self.drawn_from) };
+        *self = Now { drawn_from: end, from: end, to: end, ..Now::default() };
+        placed
+    }
+}
+
+impl Assembler {
+    /// The next byte is `at`.
+    pub fn new(at: Seq) -> Assembler {
+        let now = Now { drawn_from: at.0, from: at.0, to: at.0, ..Now::default() };
+        Assembler { now, ..Assembler::default() }
+    }
+
+    pub fn feed(&mut self, at: Seq, bytes: &[u8]) {
+        let mut lexer = std::mem::take(&mut self.lexer);
+        lexer.feed(bytes, &mut Reading { assembler: self, bytes, at: at.0 });
+        self.lexer = lexer;
+    }
+
+    /// Finished lines.
+    pub fn take(&mut self, most: usize) -> Vec<Placed> {
+        self.done.drain(..self.done.len().min(most)).collect()
+    }
+
+    /// Lines that were too many.
+    pub fn give_back(&mut self, lines: Vec<Placed>) {
+        self.done.splice(0..0, lines);
+    }
+
+    pub fn has_lines(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Whether there is a line without an end.
+    pub fn has_partial(&self) -> bool {
+        !self.now.text.is_empty()
+    }
+
+    /// The program paused: what there is of the last line becomes a line. `at` is where the output ends.
+    pub fn flush(&mut self, at: Seq) {
+        if self.has_partial() {
+            self.now.to = at.0;
+            self.now.returned = false;
+            let placed = self.now.placed(at.0, true);
+            self.done.push(placed);
+        }
+    }
+}
+
+struct Reading<'a> {
+    assembler: &'a mut Assembler,
+    bytes: &'a [u8],
+    at: u64,
+}
+
+impl Reading<'_> {
+    fn skip(&mut self, len: usize) {
+        (self.bytes, self.at) = (&self.bytes[len..], self.at + len as u64);
+    }
+}
+
+impl Tokens for Reading<'_> {
+    fn text(&mut self, len: usize) {
+        for _ in 0..len {
+            let (byte, at) = (self.bytes[0], self.at);
+            self.skip(1);
+            let now = &mut self.assembler.now;
+            match byte {
+                b'\n' => {
+                    if !now.returned {
+                        now.to = at;
+                    }
+                    let placed = now.placed(at + 1, false);
+                    self.assembler.done.push(placed);
+                }
+                b'\r' => {
+                    if !now.returned {
+                        now.to = at;
+                    }
+                    now.returned = true;
+                }
+                _ => {
+                    if std::mem::take(&mut now.returned) {
+                        // Drawn anew.
+                        now.text.clear();
+                        now.from = at;
+                    }
+                    now.text.push(byte);
+                    if now.text.len() >= LINE_MAX && byte & 0xc0 != 0xc0 {
+                        now.to = at + 1;
+                        let placed = now.placed(at + 1, true);
+                        self.assembler.done.push(placed);
+                    }
+                }
+            }
+        }
+    }
+
+    fn quiet(&mut self, len: usize) {
+        self.skip(len);
+    }
+
+    fn boundary(&mut self) {
+        let text = &mut self.assembler.now.text;
+        if text.last().is_some_and(|last| *last != b' ') {
+            text.push(b' ');
+        }
+    }
+
+    fn backspace(&mut self) {
+        self.assembler.now.text.pop();
+    }
+
+    fn string_begins(&mut self) {}
+
+    fn string_text(&mut self, len: usize) {
+        self.skip(len);
+    }
+
+    fn string_is_clipboard(&mut self) {}
+    fn string_is_known(&mut self) {}
+    fn string_ends(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_know_where_they_lie() {
+        let input = b"one\r\n\x1b[1mtwo\x1b[m\r\n10%\r20%\r\nlast";
+        for cut in 0..=input.len() {
+            let mut assembler = Assembler::new(Seq(0));
+            assembler.feed(Seq(0), &input[..cut]);
+            assembler.feed(Seq(cut as u64), &input[cut..]);
+            let lines = assembler.take(100);
+            let told: Vec<_> = lines
+                .iter()
+                .map(|p| (p.line.text.as_str(), p.drawn_from.0, p.line.seq.0, p.to.0, p.end.0))
+                .collect();
+            let expected = [("one", 0, 0, 3, 5), ("two", 5, 5, 15, 17), ("20%", 17, 21, 24, 26)];
+            assert_eq!(told, expected, "cut at {cut}");
+            assembler.flush(Seq(input.len() as u64));
+            assert!(assembler.take(1)[0].line.partial);
+            assert!(!assembler.has_partial());
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Filters from outside (L3): a worker per governed session reads behind the journal and has lines answered for.
+//!
+//! The session knows nothing of it. What was not answered for is not shown to a governed reader; a filter that is
+//! slow makes those readers late, and one that is much too slow makes them see masks. In: the session's masked output.
+//! Out: entries in its ledger, in order. Deliberately absent: deadlines and failures of filters, which whoever plays
+//! [`LineFilter`] turns into verdicts.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::egress::{Assembler, Edit, Governed, LineFilter, Placed, REPLACE_MAX, Verdict};
+use crate::error::EngineError;
+use crate::events::Fact;
+use crate::id::Seq;
+use crate::session::{Page, SessionHandle};
+
+/// Lines of one question, and their text.
+const BATCH_LINES: usize = 256;
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// Questions under way.
+const IN_FLIGHT: usize = 4;
+
+/// Output read at once.
+const READ_BYTES: usize = 256 * 1024;
+
+/// A line without an end is asked about after this long.
+const PARTIAL: Duration = Duration::from_millis(150);
+
+/// Output that is undecided for the rules is looked at again after this.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Wake-ups of a busy session are taken together.
+const LINGER: Duration = Duration::from_millis(8);
+
+/// So far behind the output is masked instead of asked about: minutes of work for most filters.
+const BEHIND_MAX: u64 = 64 * 1024 * 1024;
+
+impl SessionHandle {
+    /// From now on `filter` answers for what governed readers see; `None` lets new output pass again. What was
+    /// answered stays answered, also by an earlier daemon.
+    pub fn govern(&self, filter: Option<Arc<dyn LineFilter>>) -> Result<(), EngineError> {
+        let dir = self.shared.parts.dir.join(self.id().to_string());
+        let keep = |source| EngineError::KeepAnswers { id: self.id(), source };
+        match filter {
+            None => self.egress().free(),
+            Some(filter) => {
+                let governed = self.egress().govern(filter, &dir).map_err(keep)?;
+                let task = tokio::spawn(Worker::new(self.clone(), governed.clone()).run());
+                governed.worked_by(task.abort_handle());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lines being asked about.
+struct Flight {
+    task: JoinHandle<Vec<Verdict>>,
+    lines: Vec<Placed>,
+    /// Everything before this is answered with them.
+    upto: Seq,
+}
+
+struct Worker {
+    handle: SessionHandle,
+    governed: Arc<Governed>,
+    read: Seq,
+    lines: Assembler,
+    flights: VecDeque<Flight>,
+    /// When a line without an end is asked about.
+    partial_at: Option<Instant>,
+}
+
+impl Worker {
+    fn new(handle: SessionHandle, governed: Arc<Governed>) -> Worker {
+        let read = governed.ledger().answered();
+        let lines = Assembler::new(read);
+        Worker { handle, governed, read, lines, flights: VecDeque::new(), partial_at: None }
+    }
+
+    async fn run(mut self) {
+        let mut changes = self.handle.changes();
+        loop {
+            let change = *changes.borrow_and_update();
+            self.skip_what_is_too_much(change.seq).await;
+            let over = change.ended.is_some() || change.closed;
+            let mut again = None;
+            if self.flights.len() < IN_FLIGHT && self.read < change.seq {
+                match self.read_on().await {
+                    Ok(true) => {}
+                    Ok(false) => again = Some(Instant::now() + AGAIN),
+                    Err(_) if change.closed => return,
+                    Err(error) => {
+                        tracing::warn!(session = %self.handle.id(), %error, "reading for filters");
+                        again = Some(Instant::now() + Duration::from_secs(1));
+                    }
+                }
+            }
+            let at_end = self.read >= change.seq;
+            if (at_end && over) || self.partial_at.is_some_and(|at| at <= Instant::now()) {
+                self.lines.flush(self.read);
+                self.partial_at = None;
+            }
+            self.launch();
+            let idle = self.flights.is_empty() && !self.lines.has_lines();
+            if at_end && over && idle {
+                self.settle(self.read);
+                return;
+            }
+            if !at_end && again.is_none() && self.flights.len() < IN_FLIGHT {
+                continue;
+            }
+            self.wait(&mut changes, again).await;
+        }
+    }
+
+    async fn wait(
+        &mut self,
+        changes: &mut tokio::sync::watch::Receiver<crate::session::Change>,
+        again: Option<Instant>,
+    ) {
+        let far = Instant::now() + Duration::from_secs(3600);
+        let at = again.unwrap_or(far).min(self.partial_at.unwrap_or(far));
+        let room = self.flights.len() < IN_FLIGHT;
+        let flying = !self.flights.is_empty();
+        let first = self.flights.front_mut().map(|flight| &mut flight.task);
+        tokio::select! {
+            verdicts = async { first.expect("guarded").await }, if flying => {
+                self.answered(verdicts.unwrap_or_default());
+            }
+            changed = changes.changed(), if room => {
+                if changed.is_ok() {
+                    tokio::time::sleep(LINGER).await;
+                }
+            }
+            () = tokio::time::sleep_until(at) => {}
+        }
+    }
+
+    /// False when there is nothing to read yet.
+    async fn read_on(&mut self) -> Result<bool, EngineError> {
+        let Page { from, next, dropped, bytes, .. } =
+            self.handle.output_for_filters(self.read, READ_BYTES).await?;
+        if next <= self.read {
+            return Ok(false);
+        }
+        if dropped > 0 || from > self.read {
+            // The journal no longer has what was between: nobody can be shown it.
+            self.lines = Assembler::new(from);
+        }
+        let bytes = bytes.into_inner();
+        self.lines.feed(Seq(next.0 - bytes.len() as u64), &bytes);
+        self.read = next;
+        self.partial_at = self.lines.has_partial().then(|| Instant::now() + PARTIAL);
+        Ok(true)
+    }
+
+    fn launch(&mut self) {
+        while self.flights.len() < IN_FLIGHT && self.lines.has_lines() {
+            let mut lines = self.lines.take(BATCH_LINES);
+            let mut bytes = 0;
+            let fits = lines.iter().take_while(|placed| {
+                bytes += placed.line.text.len();
+                bytes <= BATCH_BYTES
+            });
+            let fits = fits.count().max(1);
+            let rest = lines.split_off(fits);
+            self.lines.give_back(rest);
+            let upto = lines.last().map_or(self.read, |placed| placed.end);
+            let (filter, id) = (self.governed.filter(), self.handle.id());
+            let asked: Vec<_> = lines.iter().map(|placed| placed.line.clone()).collect();
+            let task = tokio::spawn(async move { filter.filter(id, &asked).await });
+            self.flights.push_back(Flight { task, lines, upto });
+        }
+        if self.flights.is_empty() && !self.lines.has_lines() && !self.lines.has_partial() {
+            // Only sequences: nothing to ask about.
+            self.settle(self.read);
+        }
+    }
+
+    /// The first question has its answer; a filter that broke down gave none, and masks are what is left.
+    fn answered(&mut self, mut verdicts: Vec<Verdict>) {
+        let Some(flight) = self.flights.pop_front() else { return };
+        verdicts.resize(flight.lines.len(), Verdict::Mask);
+        let mut edits = Vec::new();
+        for (placed, verdict) in flight.lines.into_iter().zip(verdicts) {
+            if placed.drawn_from < placed.line.seq {
+                edits.push((placed.drawn_from, placed.line.seq, Edit::Drop));
+            }
+            let (from, to) = (placed.line.seq, placed.to);
+            match verdict {
+                Verdict::Pass => {}
+                Verdict::Mask => edits.push((from, to, Edit::Mask)),
+                Verdict::Drop => edits.push((from, placed.end, Edit::Drop)),
+                Verdict::Replace(text) if text.len() > REPLACE_MAX => {
+                    edits.push((from, to, Edit::Mask));
+                }
+                Verdict::Replace(text) => {
+                    let text = self.handle.egress().replacement(&text);
+                    edits.push((from, to, Edit::Replace(text)));
+                }
+            }
+        }
+        self.enter(edits, flight.upto);
+    }
+
+    fn settle(&self, upto: Seq) {
+        if self.governed.ledger().answered() < upto {
+            self.enter(Vec::new(), upto);
+        }
+    }
+
+    fn enter(&self, edits: Vec<(Seq, Seq, Edit)>, upto: Seq) {
+        if let Err(error) = self.governed.ledger().enter(edits, upto) {
+            // It holds for this daemon; the next asks again.
+            tracing::warn!(session = %self.handle.id(), %error, "keeping what filters answered");
+        }
+    }
+
+    async fn skip_what_is_too_much(&mut self, tail: Seq) {
+        if tail.since(self.governed.ledger().answered()) <= BEHIND_MAX {
+            return;
+        }
+        while let Some(flight) = self.flights.front_mut() {
+            let verdicts = (&mut flight.task).await.unwrap_or_default();
+            self.answered(verdicts);
+        }
+        let from = self.governed.ledger().answered();
+        let to = Seq(tail.0 - BEHIND_MAX / 2);
+        if to > from {
+            self.enter(vec![(from, to, Edit::Mask)], to);
+            self.lines = Assembler::new(to);
+            self.read = to;
+            self.handle.shared.emit(Fact::FiltersBehind { from, to });
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What leaves a session, through every door, with a real program that prints its own secret.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use greenroom_engine::egress::{Line, LineFilter, Sight, Sink, Verdict};
+use greenroom_engine::process::Wait;
+use greenroom_engine::session::{Following, Push};
+use greenroom_engine::transcript::plain;
+use greenroom_engine::wait::{Matcher, WaitError, WaitFor, frame_text};
+use greenroom_engine::{Seq, SessionHandle, SessionId, SessionSpec};
+
+use crate::stage::{Stage, spec};
+
+const VALUE: &str = "hunter2-and-more";
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn secret(script: &str) -> SessionSpec {
+    let mut spec = spec(script);
+    spec.env.insert("TOKEN".into(), VALUE.into());
+    spec.hidden = vec![VALUE.into()];
+    spec
+}
+
+fn exit() -> WaitFor {
+    let matcher = Matcher::ProcessExited;
+    WaitFor { matcher, since: None, timeout: PATIENCE, sight: Sight::Masked }
+}
+
+/// Everything the session shows, through every door.
+async fn shown(session: &SessionHandle) -> Vec<(&'static str, String)> {
+    let page = session.output(Seq(0), 1 << 20).await.unwrap();
+    let (frame, _) = session.frame().await.unwrap();
+    let (rows, _) = session.scrollback(Sight::Masked, 0, 100).await.unwrap();
+    let mut recorded = Vec::new();
+    let recording = session.recording().await.unwrap();
+    recording
+        .replay(&mut |_, bytes| {
+            recorded.extend_from_slice(bytes.map_or(&[][..], |bytes| bytes.into_inner()));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let rows: String = rows.get().iter().map(|row| row.text() + "\n").collect();
+    vec![
+        ("page", plain(page.bytes.get())),
+        ("screen", frame_text(frame.get())),
+        ("title", frame.get().title.clone().unwrap_or_default()),
+        ("scrollback", rows),
+        ("recording", plain(&recorded)),
+        ("recorded bytes", String::from_utf8_lossy(&recorded).into_owned()),
+    ]
+}
+
+fn assert_hidden(doors: &[(&'static str, String)]) {
+    for (door, text) in doors {
+        assert!(!text.contains("hunter"), "{door}: {text}");
+        assert!(!text.contains("and-more"), "{door}: {text}");
+    }
+}
+
+const PRINTS: &str = r#"printf 'a %s b\n' "$TOKEN"; printf '\033]0;t %s\007' "$TOKEN"
+    printf '\033[31m%.9s\033[0m%s\n' "$TOKEN" "${TOKEN#?????????}"
+    printf '%070d%s\n' 0 "$TOKEN"; printf '\033]9;n %s\007' "$TOKEN""#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_of_the_session_leaves_through_no_door() {
+    let stage = Stage::new();
+    let session = stage.engine.create(secret(PRINTS)).await.unwrap();
+    session.wait(exit()).await.unwrap();
+    let doors = shown(&session).await;
+    assert_hidden(&doors);
+    assert!(doors[0].1.contains(&format!("a {} b", "*".repeat(VALUE.len()))), "{doors:?}");
+    // On the screen it is wrapped over two rows.
+    assert!(doors[1].1.contains("0**********\n******"), "{}", doors[1].1);
+    let told = stage.events.facts();
+    assert!(told.iter().any(|fact| fact.contains("t ****")), "{told:?}");
+    assert!(!told.iter().any(|fact| fact.contains("hunter")), "{told:?}");
+    let (bare, _) = session.frame_as(Sight::Bare).await.unwrap();
+    assert!(frame_text(bare.get()).contains(VALUE), "who may see it sees it");
+
+    // Another daemon knows it, too, although the program is gone.
+    let id = session.id();
+    drop(session);
+    let stage = stage.next_daemon();
+    let session = stage.engine.find(&id.to_string()).unwrap();
+    assert_hidden(&shown(&session).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_and_a_wait_do_not_see_it_however_slowly_it_is_printed() {
+    let stage = Stage::new();
+    let script = r#"i=1; while [ $i -le 16 ]; do printf '%s' "$(printf '%s' "$TOKEN" | cut -c$i)"
+        i=$((i + 1)); done; printf '\nend\n'; read x"#;
+    let session = stage.engine.create(secret(script)).await.unwrap();
+    let mut follower = session.subscribe(Following::Stream).await.unwrap();
+    let end = Matcher::TranscriptContains { text: "end".into(), ignore_case: false };
+    let wait =
+        WaitFor { matcher: end, since: Some(Seq(0)), timeout: PATIENCE, sight: Sight::Masked };
+    let matched = session.wait(wait).await.unwrap();
+    assert!(!matched.transcript_tail.get().contains("ter2"), "{}", matched.transcript_tail.get());
+    assert!(!frame_text(matched.frame.get()).contains("ter2"));
+    let mut seen = Vec::new();
+    while !plain(&seen).contains("end") {
+        match tokio::time::timeout(PATIENCE, follower.next()).await.unwrap() {
+            Some(Push::Output { bytes, .. }) => seen.extend_from_slice(bytes.get()),
+            other => panic!("{other:?}"),
+        }
+    }
+    // A pause may let out three characters, no more.
+    assert!(!plain(&seen).contains("hunt"), "{}", plain(&seen));
+    // Nor can a matcher be used to guess it.
+    let guess = Matcher::ContainsText { text: "hunter2".into(), ignore_case: false };
+    let wait =
+        WaitFor { matcher: guess, since: None, timeout: Duration::ZERO, sight: Sight::Masked };
+    let Err(WaitError::Timeout(seen)) = session.wait(wait).await else { panic!("it matched") };
+    assert!(!seen.last_text.get().contains("ter2"));
+}
+
+/// Answers by what a line says; waits while told to.
+#[derive(Default)]
+struct Guard {
+    asked: Mutex<Vec<String>>,
+    closed: AtomicBool,
+    calls: AtomicUsize,
+    open: tokio::sync::Notify,
+}
+
+impl LineFilter for Guard {
+    fn governs(&self, sink: Sink) -> bool {
+        !matches!(sink, Sink::AttachLocal)
+    }
+
+    fn filter<'a>(&'a self, _: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>> {
+        Box::pin(async move {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            while self.closed.load(Ordering::SeqCst) {
+                self.open.notified().await;
+            }
+            self.asked.lock().unwrap().extend(lines.iter().map(|line| line.text.clone()));
+            let verdict = |line: &Line| match line.text.as_str() {
+                text if text.contains("mask") => Verdict::Mask,
+                text if text.contains("drop") => Verdict::Drop,
+                text if text.contains("swap") => Verdict::Replace("SWAPPED BY GUARD".into()),
+                text if text.contains("leak") => Verdict::Replace(format!("{VALUE} {text}")),
+                _ => Verdict::Pass,
+            };
+            lines.iter().map(verdict).collect()
+        })
+    }
+}
+
+const LINES: &str = "printf 'one\\nmask me\\ndrop me\\nswap me\\nleak\\nlast\\n'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_decides_what_readers_see_and_a_restart_does_not_forget() {
+    let stage = Stage::new();
+    let session = stage.engine.create(secret(LINES)).await.unwrap();
+    let guard = Arc::new(Guard::default());
+    session.govern(Some(guard.clone())).unwrap();
+    session.wait(exit()).await.unwrap();
+    let end = session.change().seq;
+    tokio::time::timeout(PATIENCE, session.answered_beyond(Seq(end.0 - 1))).await.unwrap();
+    let page = session.output(Seq(0), 1 << 20).await.unwrap();
+    let expected = format!("one\n*******\nSWAPPED BY GUARD\n{} leak\nlast\n", "*".repeat(16));
+    assert_eq!(plain(page.bytes.get()), expected);
+    assert_eq!((page.next, page.tail), (end, end));
+    let (frame, _) = session.frame().await.unwrap();
+    let screen = frame_text(frame.get());
+    assert!(screen.contains("SWAPPED") && !screen.contains("me") && !screen.contains("hunter"));
+    let doors = shown(&session).await;
+    assert!(!doors.iter().any(|(_, text)| text.contains("mask me") || text.contains("drop me")));
+    // A page that begins within a line shows no more of it.
+    for from in 0..end.0 {
+        let page = session.output(Seq(from), 1 << 20).await.unwrap();
+        let text = plain(page.bytes.get());
+        assert!(!text.contains("me\n") && !text.contains("hunter"), "from {from}: {text}");
+    }
+    let id = session.id();
+    drop(session);
+    let stage = stage.next_daemon();
+    let session = stage.engine.find(&id.to_string()).unwrap();
+    let page = session.output(Seq(0), 1 << 20).await.unwrap();
+    assert_eq!(plain(page.bytes.get()), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_does_not_answer_holds_up_readers_and_nobody_else() {
+    let stage = Stage::new();
+    let session = stage.engine.create(secret("seq 1 20000; read x; echo done")).await.unwrap();
+    let guard = Arc::new(Guard::default());
+    guard.closed.store(true, Ordering::SeqCst);
+    session.govern(Some(guard.clone())).unwrap();
+    // The program runs on, its screen is painted, and who is not governed sees it.
+    let mut changes = session.changes();
+    let all = changes.wait_for(|change| change.seq.0 >= 128_000);
+    tokio::time::timeout(PATIENCE, all).await.unwrap().unwrap();
+    session.write(None, b"\n").await.unwrap();
+    tokio::time::timeout(PATIENCE, session.over()).await.unwrap();
+    let page = session.output(Seq(0), 1 << 20).await.unwrap();
+    assert_eq!((page.bytes.get().len(), page.next, page.tail), (0, Seq(0), Seq(0)));
+    let (bare, _) = session.frame_as(Sight::Bare).await.unwrap();
+    assert!(frame_text(bare.get()).contains("done"));
+    assert!(guard.calls.load(Ordering::SeqCst) <= 4, "no more questions than may be under way");
+    // It wakes up: everything comes, in order.
+    guard.closed.store(false, Ordering::SeqCst);
+    guard.open.notify_waiters();
+    let end = session.change().seq;
+    tokio::time::timeout(PATIENCE, session.answered_beyond(Seq(end.0 - 1))).await.unwrap();
+    let mut text = Vec::new();
+    let mut at = Seq(0);
+    while at < end {
+        let page = session.output(at, 1 << 16).await.unwrap();
+        text.extend_from_slice(page.bytes.get());
+        assert!(page.next > at, "stuck at {at}");
+        at = page.next;
+    }
+    let expected: String = (1..=20000).map(|n| format!("{n}\n")).collect();
+    assert!(plain(&text).starts_with(&expected));
+    let asked = guard.asked.lock().unwrap().clone();
+    assert!(
+        asked
+            .windows(2)
+            .take(20000 - 1)
+            .all(|two| two[0].parse::<u32>().unwrap() + 1 == two[1].parse().unwrap_or(0)
+                || two[1].parse::<u32>().is_err())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_have_no_facts_of_filters_that_keep_up() {
+    let stage = Stage::new();
+    let session = stage.engine.create(secret("printf 'prompt without end'; read x")).await.unwrap();
+    session.govern(Some(Arc::new(Guard::default()))).unwrap();
+    // A line without an end is asked about after a pause.
+    tokio::time::timeout(PATIENCE, session.answered_beyond(Seq(17))).await.unwrap();
+    let page = session.output(Seq(0), 1 << 20).await.unwrap();
+    assert_eq!(plain(page.bytes.get()), "prompt without end");
+    assert!(!stage.events.facts().iter().any(|fact| fact.contains("FiltersBehind")));
+}
