@@ -155,8 +155,7 @@ impl Peer {
     fn understand(&mut self, mut answer: Map<String, Value>) {
         let Some(Value::Object(hello)) = answer.remove("hello") else { return };
         let features = hello.get("features").and_then(Value::as_array);
-        let named = |name: &str| features.is_some_and(|all| all.iter().any(|it| it == name));
-        self.batches = named(BATCH);
+        self.batches = features.is_some_and(|all| all.iter().any(|it| it == BATCH));
         self.minimal = false;
         self.turns.add_permits(IN_FLIGHT - 1);
         self.greeting = hello;

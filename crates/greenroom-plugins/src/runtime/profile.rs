@@ -166,10 +166,8 @@ impl Profiles {
         let (network, reach) = network(&wish)?;
         let mut policy = self.policy(&wish, &root, data.clone(), tmp)?;
         policy.network = network;
-        if !policy.spawn {
-            if let Reads::Only(paths) = &mut policy.reads {
-                paths.extend(program::needs(&program, Path::new(PATH)));
-            }
+        if let (false, Reads::Only(paths)) = (policy.spawn, &mut policy.reads) {
+            paths.extend(program::needs(&program, Path::new(PATH)));
         }
         let (plan, level) = self.strongest(&wish, policy)?;
         let mut argv: Vec<OsString> = vec![program.into()];

@@ -217,7 +217,7 @@ async fn what_cannot_start_says_why_and_what_it_may_not_it_cannot() {
     let failed = turns.call(&scene.workers, &launch, &json!({}), DEADLINE).await.unwrap_err();
     assert!(failed.to_string().contains("run /no/such"), "{failed}");
     // Neither home, nor the keeper's socket, nor a network; its own tree and its data.
-    let script = "ls ../home/* 2>/dev/null && exit 1; ls ../keeper/* 2>/dev/null && exit 1; \
+    let script = "cat ../secret 2>/dev/null && exit 1; ls ../../keeper/* 2>/dev/null && exit 1; \
                   cat /etc/passwd 2>/dev/null && exit 1; touch x 2>/dev/null && exit 1; \
                   cat main >/dev/null && echo kept > $HOME/note && echo '{\"ok\":true}'";
     let launch = scene.sh(script);

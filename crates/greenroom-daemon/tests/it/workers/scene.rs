@@ -73,9 +73,10 @@ impl Scene {
         // Not in `/tmp`, which the sandbox replaces.
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        for name in ["keeper", "plugin", "state", "home"] {
+        for name in ["keeper", "state", "home", "home/plugin"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
+        std::fs::write(dir.path().join("home/secret"), "a secret").unwrap();
         let image = dir.path().join("worker-host");
         std::fs::copy(program(), &image).unwrap();
         let control = UnixListener::bind(dir.path().join("keeper/control")).unwrap();
@@ -116,7 +117,7 @@ impl Scene {
 
     /// A plugin with this program, as the host would start it.
     pub fn launch(&self, script: &str, grants: &Allowed) -> Launch {
-        let main = self.dir.path().join("plugin/main");
+        let main = self.dir.path().join("home/plugin/main");
         let _ = std::fs::remove_file(&main);
         // Nothing binds root without a fence but the watcher: should it fail, a bomb ends by itself.
         let depth = if (self.level, self.uid) == (Level::Bare, 0) { "8" } else { "1000000" };
@@ -132,7 +133,7 @@ impl Scene {
         let runtime = Runtime { command: vec!["./main".into()], ..Runtime::default() };
         let wish = Wish {
             plugin: "hostile",
-            root: &at("plugin"),
+            root: &at("home/plugin"),
             format: Format::Datawatch,
             runtime: &runtime,
             grants,
@@ -148,7 +149,7 @@ impl Scene {
         assert_eq!(level, expected);
         launch.terms = Terms::NATIVE;
         give(&at("state"), self.uid);
-        give(&at("plugin"), self.uid);
+        give(&at("home/plugin"), self.uid);
         launch
     }
 

@@ -23,7 +23,7 @@ const MOST_OWED: usize = 256;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Answer,
-    /// For nobody who waits.
+    /// Its question was given up.
     Late,
     Junk,
     TooMuchJunk,
@@ -128,6 +128,7 @@ impl Shared {
             Some(number) => number.as_u64(),
         };
         let Some(id) = id else { return state.junk() };
+        let owed = state.order.contains(&id);
         state.order.retain(|other| *other != id);
         match state.waiting.remove(&id) {
             Some(Waiting { reply, asked }) => {
@@ -136,7 +137,9 @@ impl Shared {
                 let _ = reply.send(Ok(Reply { answer, veto, stderr, took }));
                 Heard::Answer
             }
-            None => Heard::Late,
+            None if owed => Heard::Late,
+            // Answers to what nobody asked could come without end.
+            None => state.junk(),
         }
     }
 

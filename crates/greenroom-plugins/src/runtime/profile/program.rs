@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(needed("#!/usr/bin/env sh\n"), [env.clone(), real("/bin/sh")]);
         assert_eq!(needed("#! /usr/bin/env -S A=1 sh -e\n"), [env.clone(), real("/bin/sh")]);
         assert_eq!(needed("#!/usr/bin/env no-such-program\n"), [env]);
-        assert_eq!(needed("\u{7f}ELF"), [PathBuf::new(); 0]);
-        assert_eq!(needed(""), [PathBuf::new(); 0]);
+        assert!(needed("\u{7f}ELF").is_empty());
+        assert!(needed("").is_empty());
     }
 }
