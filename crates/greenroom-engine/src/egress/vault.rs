@@ -9,7 +9,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
+use chacha20poly1305::aead::{Aead, KeyInit};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 
 /// The host's key: 32 random bytes, made once per state directory.
 #[derive(Clone, PartialEq, Eq)]
@@ -57,18 +58,18 @@ impl HostKey {
         if values.is_empty() {
             return Ok(());
         }
-        let nonce = random()?;
+        let nonce: [u8; 24] = random()?;
         let mut body = Vec::new();
         for value in values {
             let len = u32::try_from(value.len()).map_err(io::Error::other)?;
             body.extend(len.to_le_bytes());
             body.extend_from_slice(value);
         }
-        self.apply(&nonce, &mut body);
+        let sealed = self.cipher().encrypt(&XNonce::from(nonce), body.as_slice());
+        let sealed = sealed.map_err(|_| io::Error::other("too many values to seal"))?;
         let mut file = MAGIC.to_vec();
         file.extend(nonce);
-        file.extend(self.tag(&nonce, &body));
-        file.extend(body);
+        file.extend(sealed);
         write(&dir.join(FILE), &file)
     }
 
@@ -83,13 +84,9 @@ impl HostKey {
         let damaged =
             || io::Error::new(io::ErrorKind::InvalidData, "the file of values is damaged");
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(damaged)?;
-        let (nonce, rest) = rest.split_first_chunk::<32>().ok_or_else(damaged)?;
-        let (tag, body) = rest.split_first_chunk::<32>().ok_or_else(damaged)?;
-        if self.tag(nonce, body) != *tag {
-            return Err(damaged());
-        }
-        let mut body = body.to_vec();
-        self.apply(nonce, &mut body);
+        let (nonce, sealed) = rest.split_first_chunk::<24>().ok_or_else(damaged)?;
+        let opened = self.cipher().decrypt(&XNonce::from(*nonce), sealed);
+        let body = opened.map_err(|_| damaged())?;
         let mut values = Vec::new();
         let mut rest = body.as_slice();
         while let Some((len, after)) = rest.split_first_chunk::<4>() {
@@ -100,38 +97,15 @@ impl HostKey {
         Ok(values)
     }
 
-    /// SHA-256 of key, nonce and a counter as a stream; its own inverse.
-    fn apply(&self, nonce: &[u8; 32], body: &mut [u8]) {
-        for (number, block) in body.chunks_mut(32).enumerate() {
-            let mut hash = Sha256::new();
-            hash.update(self.0);
-            hash.update(nonce);
-            hash.update((number as u64).to_le_bytes());
-            for (byte, pad) in block.iter_mut().zip(hash.finalize()) {
-                *byte ^= pad;
-            }
-        }
-    }
-
-    /// Tells a damaged file from a good one.
-    fn tag(&self, nonce: &[u8; 32], body: &[u8]) -> [u8; 32] {
-        let mut inner = Sha256::new();
-        inner.update(b"tag");
-        inner.update(self.0);
-        inner.update(nonce);
-        inner.update(body);
-        let mut outer = Sha256::new();
-        outer.update(b"tag of");
-        outer.update(self.0);
-        outer.update(inner.finalize());
-        outer.finalize().into()
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(&self.0.into())
     }
 }
 
-fn random() -> io::Result<[u8; 32]> {
-    let mut bytes = [0; 32];
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
     let mut filled = 0;
-    while filled < bytes.len() {
+    while filled < N {
         filled +=
             rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
     }
