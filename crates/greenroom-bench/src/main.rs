@@ -7,6 +7,7 @@
 
 mod bare;
 mod contender;
+mod filters;
 mod finish;
 mod greenroom;
 mod process;
@@ -109,6 +110,7 @@ fn run(args: &RunArgs) -> Result<()> {
         bare: Bare::new(programs.clone()),
         tmux: Tmux::start(programs.clone())?,
         greenroom: Greenroom::start(&args.bin, programs)?,
+        bin: args.bin.clone(),
         plan: if args.quick { Plan::QUICK } else { Plan::FULL },
     };
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));

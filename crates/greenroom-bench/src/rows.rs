@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::bare::Bare;
 use crate::contender::{Contender, Drained, Host};
+use crate::filters::{Filtering, Form};
 use crate::greenroom::Greenroom;
 use crate::spin::Spinners;
 use crate::stats::{median, percentile};
@@ -31,6 +32,7 @@ pub struct Plan {
     pub ticks: usize,
     pub recovered: usize,
     pub grown: usize,
+    pub filtered: usize,
 }
 
 impl Plan {
@@ -47,6 +49,7 @@ impl Plan {
         ticks: 600,
         recovered: 50,
         grown: 500,
+        filtered: 50_000,
     };
 
     pub const QUICK: Plan = Plan {
@@ -62,6 +65,7 @@ impl Plan {
         ticks: 50,
         recovered: 5,
         grown: 40,
+        filtered: 5_000,
     };
 }
 
@@ -73,6 +77,8 @@ pub struct Lab {
     pub bare: Bare,
     pub tmux: Tmux,
     pub greenroom: Greenroom,
+    /// The binary that is measured, for hosts of a row's own.
+    pub bin: std::path::PathBuf,
     pub plan: Plan,
 }
 
@@ -95,6 +101,7 @@ pub const GROUPS: &[(&str, Rows)] = &[
     ("echo", echo),
     ("create", create),
     ("sandbox", sandbox),
+    ("filters", filters),
     ("floods", floods),
     ("snapshots", snapshots),
     ("pushed", pushed),
@@ -262,6 +269,37 @@ fn sandbox(lab: &mut Lab) -> Vec<Row> {
             .collect()
     };
     vec![judge(targets::SANDBOXED, &measure())]
+}
+
+/// Lines for a filter that is started for each: a hundredth of what one that stays gets.
+const ONESHOT_LINES: usize = 100;
+
+/// The same filter kept and started for each line; then a session whose lines a prefilter keeps inside.
+fn filters(lab: &mut Lab) -> Vec<Row> {
+    let plan = lab.plan;
+    let measure = || -> Result<(Vec<Round>, Vec<Round>)> {
+        let mut host = Filtering::start(&lab.bin)?;
+        let (mut ratios, mut rates) = (Vec::new(), Vec::new());
+        for _ in 0..plan.rounds {
+            let oneshot = host.answered(Form::Oneshot, ONESHOT_LINES)?;
+            let jsonl = host.answered(Form::Jsonl, plan.filtered)?;
+            let ratio = jsonl / oneshot;
+            ratios.push(Round { bare: None, tmux: None, greenroom: ratio });
+            let plain = host.runs(None, plan.filtered * 10)?;
+            let filtered = host.runs(Some(Form::Prefiltered), plan.filtered * 10)?;
+            let rate = plain.as_secs_f64() / filtered.as_secs_f64();
+            rates.push(Round { bare: None, tmux: None, greenroom: rate });
+        }
+        Ok((ratios, rates))
+    };
+    let (ratios, rates) = match measure() {
+        Ok((ratios, rates)) => (Ok(ratios), Ok(rates)),
+        Err(error) => {
+            let text = format!("{error:#}");
+            (Err(anyhow::anyhow!(text.clone())), Err(anyhow::anyhow!(text)))
+        }
+    };
+    vec![judge(targets::JSONL, &ratios), judge(targets::PREFILTERED, &rates)]
 }
 
 fn snapshots(lab: &mut Lab) -> Vec<Row> {

@@ -29,7 +29,7 @@ use std::time::Duration;
 use greenroom_engine::egress::{Egress, Filtered, Raw, Sink};
 use greenroom_engine::{SessionHandle, SessionId};
 use greenroom_plugins::chain::Outcome;
-use greenroom_plugins::host::{GateOutcome, Payload, PluginHost};
+use greenroom_plugins::host::{GateOutcome, Payload, PluginHost, SessionFacts};
 use greenroom_plugins::spec::{Cleanup, SessionSpec};
 use greenroom_plugins::store::Store;
 use greenroom_protocol::api::notice::Severity;
@@ -44,6 +44,8 @@ pub use pump::begin;
 use self::approvals::Approvals;
 use self::submit::Typed;
 use crate::host::Host;
+use crate::methods::session::ladder;
+use crate::rpc::fault;
 
 /// What the daemon knows of plugins.
 pub struct Hooks {
@@ -194,6 +196,18 @@ pub async fn may_attach(
     let fields = allowed(host, wish, payload).await?;
     // A plugin may take the right to type away, not give it.
     Ok(read_only || fields.get("read_only") == Some(&Value::Bool(true)))
+}
+
+/// Puts the session's filters between it and its readers. One that cannot be filtered does not run.
+pub async fn govern(host: &Arc<Host>, handle: &SessionHandle) -> Result<(), Fault> {
+    let facts = SessionFacts { id: handle.id(), labels: handle.info().record.labels };
+    let Some(filter) = host.hooks.plugins.filter_for(&facts) else { return Ok(()) };
+    if let Err(error) = handle.govern(Some(filter)) {
+        host.hooks.will_be_killed(handle.id());
+        let _ = handle.kill(ladder(host, None, None)).await;
+        return Err(fault::engine(error));
+    }
+    Ok(())
 }
 
 /// The daemon serves.

@@ -219,7 +219,8 @@ impl PluginHost {
         };
         let _ = tokio::time::timeout(LAST_EVENTS, told).await;
         let mut ending = tokio::task::JoinSet::new();
-        for plugin in registry.plugins.values().cloned() {
+        for plugin in registry.plugins.values() {
+            let plugin = plugin.clone();
             ending.spawn(async move { plugin.quiet().await });
         }
         ending.join_all().await;

@@ -298,7 +298,7 @@ mod tests {
             assert_eq!(shape.verdicts.contains(&"mutate"), !shape.fields.is_empty());
             assert_eq!(row.seed.is_some(), !shape.seed.is_empty(), "{}", row.name);
             let known = |word: &&str| *word == "line" || shape.payload.contains(word);
-            assert!(shape.seed.iter().all(|word| known(&word)), "{}", row.name);
+            assert!(shape.seed.iter().all(known), "{}", row.name);
         }
     }
 

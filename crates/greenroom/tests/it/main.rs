@@ -8,6 +8,7 @@ mod demo;
 mod json;
 mod lifecycle;
 mod mistakes;
+mod notices;
 mod plugins;
 mod programs;
 mod record;
