@@ -83,6 +83,7 @@ impl Lexer {
                     }
                 },
                 State::String => self.string(rest, out),
+                State::Csi => self.csi(rest, out),
                 _ => self.sequence(rest[0], out),
             };
         }
@@ -126,7 +127,7 @@ impl Lexer {
             }
             (State::Escape, _) => self.escape(byte, out),
             (State::EscapeMore, 0x20..=0x2f) => out.quiet(1),
-            (State::Csi, _) => self.csi(byte, out),
+            (State::Csi, _) => out.quiet(1),
             _ => self.ground(out),
         }
         1
@@ -163,23 +164,35 @@ impl Lexer {
         };
     }
 
-    fn csi(&mut self, byte: u8, out: &mut impl Tokens) {
-        out.quiet(1);
-        match byte {
-            b'0'..=b'9' => {
-                self.number = self.number.saturating_mul(10).saturating_add(u32::from(byte - b'0'));
-            }
-            b'<'..=b'?' => self.marker = byte,
-            b':' | b';' => self.parameter(),
-            0x40..=0x7e => {
-                self.parameter();
-                self.state = State::Ground;
-                if self.is_boundary(byte) {
-                    out.boundary();
+    /// As much of a CSI sequence as is there.
+    fn csi(&mut self, bytes: &[u8], out: &mut impl Tokens) -> usize {
+        for (at, &byte) in bytes.iter().enumerate() {
+            match byte {
+                b'0'..=b'9' => {
+                    let digit = u32::from(byte - b'0');
+                    self.number = self.number.saturating_mul(10).saturating_add(digit);
                 }
+                b'<'..=b'?' => self.marker = byte,
+                b':' | b';' => self.parameter(),
+                0x40..=0x7e => {
+                    self.parameter();
+                    self.state = State::Ground;
+                    out.quiet(at + 1);
+                    if self.is_boundary(byte) {
+                        out.boundary();
+                    }
+                    return at + 1;
+                }
+                0x00..0x20 if at > 0 => {
+                    out.quiet(at);
+                    return at;
+                }
+                0x00..0x20 => return self.sequence(byte, out),
+                _ => {}
             }
-            _ => {}
         }
+        out.quiet(bytes.len());
+        bytes.len()
     }
 
     fn parameter(&mut self) {

@@ -27,7 +27,7 @@ mod vault;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use greenroom_term::{Frame, Row};
 use tokio::task::AbortHandle;
@@ -238,8 +238,9 @@ impl Egress {
     /// The built-in rules alone, for texts that belong to no session.
     #[must_use]
     pub fn built_in() -> Egress {
-        let shield = Arc::new(Shield::new(Rules::built_in(), Literals::default()));
-        Egress::of(shield, true)
+        static SHIELD: OnceLock<Arc<Shield>> = OnceLock::new();
+        let made = || Arc::new(Shield::new(Rules::built_in(), Literals::default()));
+        Egress::of(SHIELD.get_or_init(made).clone(), true)
     }
 
     fn of(shield: Arc<Shield>, attach: bool) -> Egress {

@@ -66,8 +66,8 @@ struct Place {
 
 impl Place {
     fn go_to(&mut self, text: &[u8], to: usize) {
-        for at in self.at..to {
-            if text[at] == b'\n' {
+        for (at, byte) in text.iter().enumerate().take(to).skip(self.at) {
+            if *byte == b'\n' {
                 self.line += 1;
                 self.line_start = at + 1;
             }
