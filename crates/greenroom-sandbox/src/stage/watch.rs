@@ -31,19 +31,47 @@ const MOST_PER_ROUND: usize = 65_536;
 /// Room for what the user's other programs start meanwhile: the kernel counts those too.
 const OTHERS: u64 = 256;
 
-/// The limit on the user's processes and threads that lets this program have so many.
+/// No user has more processes than this.
+const MOST_OF_ANYBODY: u64 = 1 << 22;
+
+/// The limit on the user's processes and threads that lets this program have so many. The kernel also counts those that
+/// cannot be seen from inside of a container, so whether a limit leaves room is tried.
 pub(crate) fn most_of_user(own: u64) -> u64 {
+    let mut most = seen_of_user() + own + OTHERS;
+    while !leaves_room(most) && most < MOST_OF_ANYBODY {
+        most = most * 2 + own + OTHERS;
+    }
+    most
+}
+
+/// Whether one more process can be made under such a limit.
+fn leaves_room(most: u64) -> bool {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let before = getrlimit(Resource::Nproc);
+    let current = Some(before.maximum.map_or(most, |maximum| most.min(maximum)));
+    if setrlimit(Resource::Nproc, Rlimit { current, maximum: before.maximum }).is_err() {
+        return true;
+    }
+    let forked = sys::fork();
+    let _ = match forked {
+        Ok(None) => sys::exit(0),
+        Ok(Some(pid)) => sys::wait(pid).map(drop),
+        Err(errno) => Err(errno),
+    };
+    let _ = setrlimit(Resource::Nproc, before);
+    forked != Err(Errno::AGAIN)
+}
+
+fn seen_of_user() -> u64 {
+    use std::os::unix::fs::MetadataExt;
     let uid = rustix::process::getuid().as_raw();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return own + OTHERS };
+    let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
     let pids = entries.flatten().filter(|entry| is_pid(&entry.file_name()));
-    let of_user = pids.filter(|entry| {
-        use std::os::unix::fs::MetadataExt;
-        entry.metadata().is_ok_and(|meta| meta.uid() == uid)
-    });
+    let of_user = pids.filter(|entry| entry.metadata().is_ok_and(|meta| meta.uid() == uid));
     let threads =
         |path: std::path::PathBuf| std::fs::read_dir(path.join("task")).map(Iterator::count);
-    let now: usize = of_user.map(|entry| threads(entry.path()).unwrap_or(1)).sum();
-    now as u64 + own + OTHERS
+    let seen: usize = of_user.map(|entry| threads(entry.path()).unwrap_or(1)).sum();
+    seen as u64
 }
 
 fn is_pid(name: &std::ffi::OsStr) -> bool {
@@ -230,6 +258,14 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(descendants().get(&pid), None);
+    }
+
+    #[test]
+    fn a_limit_that_leaves_no_room_is_found() {
+        // Root is not bound by it.
+        assert_eq!(leaves_room(0), rustix::process::getuid().is_root());
+        assert!(seen_of_user() >= 1);
+        assert!(most_of_user(9) > 9 + OTHERS);
     }
 
     #[test]
