@@ -40,7 +40,10 @@ pub(super) fn arrange(policy: &Policy, git: &git::Places) -> Result<Places, Refu
         }
     }
     places.drop_needless();
-    for protected in policy.protected.iter().chain(&git.protected) {
+    // Shallow first: what is below something protected needs no pins, and pins can be written to.
+    let mut all_protected: Vec<_> = policy.protected.iter().chain(&git.protected).collect();
+    all_protected.sort_by_key(|it| depth(&it.path));
+    for protected in all_protected {
         places.make.extend(git::make(protected));
         places.pin(&protected.path, protected.if_missing == IfMissing::Skip);
     }

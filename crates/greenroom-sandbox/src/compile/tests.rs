@@ -263,3 +263,12 @@ fn processes_are_counted_by_the_kernel_or_by_us() {
         assert_eq!((steps.limits.contains(&nproc), steps.processes), (kernel, ours), "{level}");
     }
 }
+
+#[test]
+fn what_is_protected_as_a_whole_has_nothing_writable_in_it() {
+    let protected = ["/c/c/c", "/c", "/c/c/a"].map(Protected::existing).to_vec();
+    let policy =
+        Policy { writable: vec!["/c".into()], protected, ..Policy::new(Level::Full, "/w", "/t") };
+    let text = mounts(&policy);
+    assert!(text.contains("fixed /c?") && !text.contains("pin"), "{text}");
+}
