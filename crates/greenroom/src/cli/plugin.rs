@@ -222,3 +222,36 @@ pub enum Lang {
 pub enum Face {
     Hook,
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use crate::cli::Cli;
+
+    /// Every verb has an example, each parses, and help fits 80 columns.
+    #[test]
+    fn examples_parse_and_help_fits() {
+        let mut command = Cli::command();
+        command.build();
+        let plugin = command.find_subcommand_mut("plugin").unwrap();
+        for verb in plugin.get_subcommands_mut() {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples: Vec<&str> =
+                help.lines().filter(|line| line.starts_with("  greenroom ")).collect();
+            assert!(!examples.is_empty(), "{} has no example", verb.get_name());
+            for example in examples {
+                // The only quotes here are around the last word.
+                let (words, last) = example.trim().split_once('\'').unwrap_or((example.trim(), ""));
+                let last = last.trim_end_matches('\'');
+                let words = words.split_whitespace().chain((!last.is_empty()).then_some(last));
+                if let Err(error) = Cli::try_parse_from(words) {
+                    panic!("{example}: {error}");
+                }
+            }
+            for line in verb.render_long_help().to_string().lines() {
+                assert!(line.chars().count() <= 80, "{line}");
+            }
+        }
+    }
+}

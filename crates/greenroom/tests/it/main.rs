@@ -9,6 +9,7 @@ mod json;
 mod lifecycle;
 mod mistakes;
 mod notices;
+mod plugin_verbs;
 mod plugins;
 mod programs;
 mod record;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, Write as _};
 
-use greenroom_protocol::api::plugin::Consent;
+use greenroom_protocol::api::plugin::{CapabilityView, Consent};
 
 use super::show;
 use crate::output::{Output, Tone};
@@ -30,7 +30,10 @@ pub fn text(consent: &Consent, out: &Output) -> String {
         true => {
             text.push_str("\n  It asks for nothing: no network, no files but its own, no home.\n")
         }
-        false => text.push_str(&format!("\n{}\n", show::capabilities(&consent.capabilities, out))),
+        false => {
+            text.push_str("\n  It asks for:\n");
+            consent.capabilities.iter().for_each(|one| text.push_str(&capability(one)));
+        }
     }
     for warning in &consent.warnings {
         text.push_str(&format!("\n{} {warning}", out.paint(Tone::Warn, "warning")));
@@ -39,6 +42,18 @@ pub fn text(consent: &Consent, out: &Output) -> String {
         text.push('\n');
     }
     text
+}
+
+/// In full: what is cut off is not agreed to.
+fn capability(one: &CapabilityView) -> String {
+    let reason = match &one.reason {
+        Some(reason) => format!("because: {reason}"),
+        None => "without a reason".to_owned(),
+    };
+    format!(
+        "  - {}: {}\n      to {} ({})\n      {reason}\n",
+        one.name, one.asked, one.means, one.level
+    )
 }
 
 /// Only `y` and `yes` agree.
