@@ -16,4 +16,5 @@ mod record;
 mod run;
 mod serve;
 mod support;
+mod surfaces;
 mod verbs;
