@@ -90,7 +90,10 @@ const ROOMS: &[Room] = &[
     room("greenroom-conformance", &["greenroom-client", "greenroom-protocol"]),
     Room { name: "fake-agent", may_use: &[], never: &["tokio"], no_words: &[] },
     // Not shipped: they look at the product from outside.
-    room("greenroom-bench", &["greenroom-client", "greenroom-protocol", "greenroom-term"]),
+    room(
+        "greenroom-bench",
+        &["greenroom-client", "greenroom-engine", "greenroom-protocol", "greenroom-term"],
+    ),
     room("xtask", &["greenroom-protocol"]),
 ];
 

@@ -1,9 +1,12 @@
-//! The parts by themselves: the screen fed in the sizes a PTY gives, its views, and the frame decoder.
+//! The parts by themselves: the screen fed in the sizes a PTY gives, its views, the frame decoder, and the redactor.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use greenroom_bench::payload::{Kind, Payload};
+use greenroom_engine::Seq;
+use greenroom_engine::egress::{Literals, Redactor, Rules, Shield};
 use greenroom_protocol::frame::FrameDecoder;
 use greenroom_term::{Screen, Size};
 
@@ -76,5 +79,33 @@ fn frames(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(parts, feed, views, frames);
+/// What a filtered reader pays: the built-in rules, and the same with the values of a session.
+fn redact(criterion: &mut Criterion) {
+    let values: Vec<String> = (0..20u64).map(|n| format!("value-{}-of-many", n * 7919)).collect();
+    let literals = Literals::new(values.iter().map(String::as_bytes));
+    let shields = [("rules", Literals::default()), ("rules and 20 values", literals)];
+    let mut group = criterion.benchmark_group("redact");
+    for (name, literals) in shields {
+        let shield = Arc::new(Shield::new(Rules::built_in(), literals));
+        for kind in Kind::ALL {
+            let bytes = flood(kind);
+            group.throughput(Throughput::Bytes(bytes.len() as u64));
+            group.bench_function(BenchmarkId::new(name, kind.name()), |bencher| {
+                let mut out = Vec::with_capacity(bytes.len());
+                bencher.iter(|| {
+                    out.clear();
+                    let mut redactor = Redactor::new(shield.clone(), Seq(0));
+                    for piece in bytes.chunks(65536) {
+                        redactor.feed(black_box(piece), &mut out);
+                    }
+                    redactor.finish(&mut out);
+                    black_box(&out);
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(parts, feed, views, frames, redact);
 criterion_main!(parts);

@@ -31,6 +31,7 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 const PUSH_LIMIT: Duration = Duration::from_millis(200);
 
 pub struct Greenroom {
+    bin: PathBuf,
     programs: Programs,
     socket: PathBuf,
     connection: Connection,
@@ -41,7 +42,13 @@ pub struct Greenroom {
 
 impl Greenroom {
     pub fn start(bin: &Path, programs: Programs) -> Result<Greenroom> {
+        Greenroom::start_with(bin, programs, "")
+    }
+
+    /// A host with this configuration.
+    pub fn start_with(bin: &Path, programs: Programs, config: &str) -> Result<Greenroom> {
         let home = tempfile::tempdir().context("cannot make a home for the host")?;
+        std::fs::write(home.path().join("config.toml"), config).context("cannot configure it")?;
         let status = Command::new(bin)
             .arg("ls")
             .env("GREENROOM_HOME", home.path())
@@ -53,7 +60,8 @@ impl Greenroom {
         let mut connection = Connection::open(&socket)?;
         let stats: StatsResult = connection.call("server.stats", &json!({}))?;
         let keeper_pid = stats.keeper_pid;
-        Ok(Greenroom { programs, socket, connection, keeper_pid, held: Vec::new(), _home: home })
+        let (bin, held) = (bin.to_owned(), Vec::new());
+        Ok(Greenroom { bin, programs, socket, connection, keeper_pid, held, _home: home })
     }
 
     fn stats(&mut self) -> Result<StatsResult> {
@@ -81,7 +89,25 @@ impl Greenroom {
         self.connection.call("session.wait", &params)
     }
 
-    fn close(&mut self, session: &str) -> Result<()> {
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    pub fn bin(&self) -> &Path {
+        &self.bin
+    }
+
+    pub fn programs(&self) -> Programs {
+        self.programs.clone()
+    }
+
+    /// A session that floods when it is told to.
+    pub fn flood(&mut self, kind: Kind, bytes: usize) -> Result<String> {
+        let argv = self.programs.flood(kind, bytes, false, None);
+        self.ready_session(&argv)
+    }
+
+    pub fn close(&mut self, session: &str) -> Result<()> {
         self.connection.call::<Value>("session.close", &json!({"session": session}))?;
         Ok(())
     }

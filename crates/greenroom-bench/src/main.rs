@@ -20,6 +20,7 @@ mod table;
 mod targets;
 mod ticks;
 mod tmux;
+mod watched;
 mod wire;
 
 use anyhow::{Context, Result, ensure};

@@ -101,6 +101,7 @@ pub const GROUPS: &[(&str, Rows)] = &[
     ("echo", echo),
     ("create", create),
     ("sandbox", sandbox),
+    ("egress", egress),
     ("filters", filters),
     ("floods", floods),
     ("snapshots", snapshots),
@@ -300,6 +301,30 @@ fn filters(lab: &mut Lab) -> Vec<Row> {
         }
     };
     vec![judge(targets::JSONL, &ratios), judge(targets::PREFILTERED, &rates)]
+}
+
+/// How much slower a watched flood is when its watcher's stream is masked; the two hosts take turns.
+fn egress(lab: &mut Lab) -> Vec<Row> {
+    let plan = lab.plan;
+    let mut measure = || -> Result<Vec<Round>> {
+        let mut masking = lab.greenroom.masking()?;
+        let _awake = Spinners::start()?;
+        (0..plan.rounds)
+            .map(|n| {
+                let bytes = plan.drain_bytes;
+                let mut open = || lab.greenroom.drain_watched(Kind::Plain, bytes);
+                let (masked, open) = match n % 2 {
+                    0 => (masking.drain_watched(Kind::Plain, bytes)?, open()?),
+                    _ => {
+                        let open = open()?;
+                        (masking.drain_watched(Kind::Plain, bytes)?, open)
+                    }
+                };
+                Ok(Round { bare: None, tmux: None, greenroom: 100.0 * (1.0 - masked / open) })
+            })
+            .collect()
+    };
+    vec![judge(targets::EGRESS, &measure())]
 }
 
 fn snapshots(lab: &mut Lab) -> Vec<Row> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom_engine::EngineError;
+use greenroom_engine::egress::Sink;
 use greenroom_engine::session::{
     Following, InputError, Push, SessionHandle, SessionState, Subscription,
 };
@@ -75,7 +76,8 @@ pub async fn begin(call: &Call, params: Option<&RawValue>) -> Result<Attached, F
     // A window of unknown size must not decide the session's.
     let read_only = params.read_only || size.is_none();
     let following = Following::Viewer { size: size.unwrap_or(info.record.size), read_only };
-    let subscription = handle.subscribe(following).await.map_err(fault::engine)?;
+    let sink = if remote { Sink::AttachRemote } else { Sink::AttachLocal };
+    let subscription = handle.subscribe_to(following, Some(sink)).await.map_err(fault::engine)?;
     let client = subscription.client;
     let name = params.client.clone().or_else(|| call.peer.client());
     let entry = viewers::entry(client, name, call.peer.caller.pid, params.read_only, params.size);

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use greenroom_engine::egress::{Egress, Raw, Sink};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -113,10 +114,15 @@ impl Drop for LineWriter {
 }
 
 fn write_lines(mut file: Rotated, lines: &Receiver<Line>, dropped: &AtomicU64) {
+    // Nobody may log a secret; should somebody do, it is not kept.
+    let egress = Egress::built_in();
     while let Ok(line) = lines.recv() {
         match line {
             // A log that cannot be written has nobody to tell; the next line tries again.
-            Line::Text(text) => drop(file.write(&text)),
+            Line::Text(text) => {
+                let text = egress.bytes(Sink::Log, Raw::new(text)).into_inner();
+                drop(file.write(&text));
+            }
             Line::Flush(done) => drop(done.try_send(())),
         }
         let missing = dropped.swap(0, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Who may see what is masked, and `redact.test`: what the rules find in a text.
 
-use greenroom_engine::egress::{Literals, Rules, Sight, spot};
+use greenroom_engine::egress::{Egress, Literals, Raw, Rules, Sight, Sink, spot};
 use greenroom_protocol::api::redact::{Finding, RedactTestParams, RedactTestResult};
 use greenroom_protocol::api::screen::Redaction;
 use greenroom_protocol::methods::Scope;
@@ -22,6 +22,15 @@ pub fn sight(call: &Call, redact: bool, how: Option<&Redaction>) -> Result<Sight
         );
     }
     Ok(Sight::Bare)
+}
+
+/// An error as it may leave: what it repeats of a request or a system may be a secret.
+pub fn told(mut fault: Fault) -> Fault {
+    let egress = Egress::built_in();
+    let text = |text: String| egress.text(Sink::Log, Raw::new(text)).into_inner();
+    fault.message = text(fault.message);
+    fault.data.hint = fault.data.hint.map(text);
+    fault
 }
 
 /// Shows the rules a text. Nothing of it is kept.

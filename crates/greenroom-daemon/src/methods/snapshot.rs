@@ -78,7 +78,10 @@ impl Screens {
 pub async fn snapshot(call: Call, params: SnapshotParams) -> Result<Body, Fault> {
     let handle = call.session(&params.session)?;
     let sight = redact::sight(&call, params.redact, params.redaction.as_ref())?;
-    let plain = sight == Sight::Masked && params.region.is_none() && params.scrollback.is_none() && params.since.is_none();
+    let plain = sight == Sight::Masked
+        && params.region.is_none()
+        && params.scrollback.is_none()
+        && params.since.is_none();
     if plain && params.format == SnapshotFormat::Text {
         return text(&call, &handle).await;
     }

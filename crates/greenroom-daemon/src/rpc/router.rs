@@ -166,8 +166,8 @@ where
     R: Serialize,
     F: Future<Output = Result<R, Fault>> + Send + 'static,
 {
-    let work = handler(call, rpc::params(params)?);
-    Ok(Box::pin(async move { Body::of(&work.await?) }))
+    let work = handler(call, rpc::params(params).map_err(redact::told)?);
+    Ok(Box::pin(async move { Body::of(&work.await.map_err(redact::told)?) }))
 }
 
 /// A handler that writes its JSON itself.
@@ -180,5 +180,6 @@ where
     P: DeserializeOwned,
     F: Future<Output = Result<Body, Fault>> + Send + 'static,
 {
-    Ok(Box::pin(handler(call, rpc::params(params)?)))
+    let work = handler(call, rpc::params(params).map_err(redact::told)?);
+    Ok(Box::pin(async move { work.await.map_err(redact::told) }))
 }

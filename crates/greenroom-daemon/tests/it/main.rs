@@ -16,6 +16,7 @@ mod host;
 mod http;
 mod mcp;
 mod methods;
+mod redaction;
 mod restart;
 mod run_file;
 mod start;

@@ -1,0 +1,167 @@
+//! A session prints its own secret; nothing that leaves the host shows it, also after the daemon was killed.
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::host::{Host, wait_for};
+
+const VALUE: &str = "hunter2-and-more";
+const TOKEN: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
+
+/// Prints a value it was given and a token nobody knew, in its title and its output, in pieces and wrapped.
+const PRINTS: &str = r#"printf 'a %s b\n' "$SECRET"; printf '\033]0;t %s\007' "$SECRET"
+    printf '\033[31m%.9s\033[0m%s\n' "$SECRET" "${SECRET#?????????}"; printf '%070d%s\n' 0 "$SECRET"
+    printf '\033]9;n %s\007' "$SECRET"; echo "$TOKEN"; echo end; cat"#;
+
+fn start(host: &Host, client: &mut Client) -> String {
+    let token = format!("export TOKEN={TOKEN}; {PRINTS}");
+    let script = host.home.path().join("prints.sh");
+    std::fs::write(&script, token).unwrap();
+    let params = json!({ "command": ["sh", script], "cwd": "/", "env": { "SECRET": VALUE } });
+    let created = client.ok("session.create", params);
+    created["session"].as_str().unwrap().to_owned()
+}
+
+/// Everything a client can read of the session, as JSON texts.
+fn everything(client: &mut Client, id: &str) -> Vec<(String, Value)> {
+    let mut all = Vec::new();
+    let mut ask = |client: &mut Client, method: &str, params: Value| {
+        let name = format!("{method} {params}");
+        all.push((name, client.ok(method, params)));
+    };
+    for format in ["text", "rows", "runs", "cells", "ansi"] {
+        let params = json!({ "session": id, "format": format, "scrollback": { "count": 100 } });
+        ask(client, "session.snapshot", params);
+    }
+    for format in ["text", "ansi"] {
+        ask(client, "session.transcript", json!({ "session": id, "format": format, "since": 0 }));
+    }
+    for format in ["asciicast-v3", "text"] {
+        ask(client, "session.export", json!({ "session": id, "format": format }));
+    }
+    ask(client, "session.replay", json!({ "session": id, "format": "text" }));
+    ask(client, "session.info", json!({ "session": id }));
+    ask(client, "session.list", json!({}));
+    let matcher = json!({ "type": "transcript_contains", "value": "end" });
+    let wait = json!({ "session": id, "matcher": matcher, "since": 0 });
+    ask(client, "session.wait", wait);
+    all
+}
+
+/// Text with nothing but what is seen: a cell's neighbours are far apart in JSON.
+fn squeezed(value: &Value) -> String {
+    let cells = value["cells"].as_array().map(|cells| {
+        cells
+            .iter()
+            .filter_map(|cell| cell["text"].as_str().or(cell["char"].as_str()))
+            .collect::<String>()
+    });
+    format!("{value}\n{}", cells.unwrap_or_default())
+}
+
+fn assert_hidden(all: &[(String, Value)]) {
+    for (name, value) in all {
+        let text = squeezed(value);
+        for secret in ["hunter2", "and-more", "A1b2C3", "Q7r8"] {
+            assert!(!text.contains(secret), "{name} shows {secret}: {text}");
+        }
+    }
+}
+
+fn files_below(dir: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        match entry.file_type().unwrap().is_dir() {
+            true => files_below(&entry.path(), found),
+            false => found.push(entry.path()),
+        }
+    }
+}
+
+#[test]
+fn a_secret_given_with_env_appears_nowhere_also_after_a_kill() {
+    let host = Host::start();
+    let mut client = host.client();
+    let id = start(&host, &mut client);
+    wait_for(&mut client, &id, "end");
+    let all = everything(&mut client, &id);
+    assert_hidden(&all);
+    let text =
+        all.iter().find(|(name, _)| name.contains("transcript")).unwrap().1["text"].to_string();
+    assert!(text.contains("a **************** b"), "{text}");
+    assert!(text.contains("ghp_************"), "{text}");
+
+    host.kill_daemon();
+    let mut client = host.client();
+    assert_hidden(&everything(&mut client, &id));
+    // What is printed after the restart, and what was printed before the end.
+    let action = json!({ "type": "text", "value": format!("{VALUE}\nagain\n") });
+    client.ok("session.input", json!({ "session": id, "action": action }));
+    wait_for(&mut client, &id, "again");
+    assert_hidden(&everything(&mut client, &id));
+    client.ok("session.kill", json!({ "session": id }));
+    client.ok("session.wait", json!({ "session": id, "matcher": { "type": "process_exited" } }));
+    host.kill_daemon();
+    let mut client = host.client();
+    client.ok("session.wait", json!({ "session": id, "matcher": { "type": "process_exited" } }));
+    let mut all = everything(&mut client, &id);
+    all.retain(|(name, _)| !name.starts_with("session.wait"));
+    assert_hidden(&all);
+
+    // Not in the events, the log, or any file but the journal.
+    assert!(!host.log().contains("hunter2"), "the log shows it");
+    let mut files = Vec::new();
+    files_below(host.home.path(), &mut files);
+    for file in files {
+        let extension = file.extension().and_then(|end| end.to_str()).unwrap_or_default();
+        if ["seg", "key"].contains(&extension) || file.ends_with("prints.sh") {
+            continue;
+        }
+        let bytes = std::fs::read(&file).unwrap_or_default();
+        let shows = bytes.windows(7).any(|seven| seven == b"hunter2");
+        assert!(!shows, "{} holds the value", file.display());
+    }
+}
+
+#[test]
+fn a_caller_who_may_do_anything_sees_what_is_masked_and_says_so() {
+    let host = Host::start();
+    let mut client = host.client();
+    let id = start(&host, &mut client);
+    wait_for(&mut client, &id, "end");
+    let params = json!({ "session": id, "format": "text", "redact": false });
+    let bare = client.ok("session.snapshot", params);
+    assert!(bare["text"].as_str().unwrap().contains(VALUE));
+    let params = json!({ "session": id, "since": 0, "redact": false });
+    assert!(client.ok("session.transcript", params)["text"].as_str().unwrap().contains(TOKEN));
+    // And it did not spoil what others see.
+    assert_hidden(&everything(&mut client, &id));
+}
+
+#[test]
+fn an_output_subscription_is_masked() {
+    let host = Host::start();
+    let mut client = host.client();
+    let id = start(&host, &mut client);
+    let params = json!({ "session": id, "format": "ansi", "since": 0 });
+    client.ok("session.subscribe", params);
+    let mut seen = String::new();
+    while !seen.contains("end") {
+        let push = client.until(|frame| frame["method"] == "session.output");
+        seen.push_str(push["params"]["output"].as_str().unwrap());
+    }
+    assert!(!seen.contains("hunter2") && !seen.contains("A1b2C3"), "{seen}");
+    assert!(seen.contains("***\x1b[0m"), "in pieces: {seen:?}");
+}
+
+#[test]
+fn texts_can_be_tried() {
+    let host = Host::start();
+    let mut client = host.client();
+    let text = format!("one\ntwo {TOKEN} three\n");
+    let found = client.ok("redact.test", json!({ "text": text, "show": true }));
+    let finding = &found["findings"][0];
+    assert_eq!(finding["rule"], "github-token");
+    assert_eq!((finding["line"].clone(), finding["column"].clone()), (json!(2), json!(9)));
+    assert!(!found.to_string().contains("A1b2C3"), "{found}");
+    assert!(found["rules"].as_array().unwrap().len() > 40);
+}
