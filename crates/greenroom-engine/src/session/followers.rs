@@ -34,13 +34,20 @@ impl Actor {
             self.shared.emit(Fact::ClientAttached { client, read_only });
         }
         let start = self.view.seq();
-        let (subscriber, subscription) = subscribe(
+        let (subscriber, mut subscription) = subscribe(
             client,
             following,
             start,
             self.shared.tx.clone(),
             (&self.shared.egress, sink),
         );
+        if let Some(source) = self.source.as_ref().filter(|_| subscriber.filtered) {
+            // A copy in memory; where the ring has less, the follower reads the files itself.
+            let before = source.journal.recent(start, LOOK_BACK);
+            if before.len() as u64 == LOOK_BACK.min(start.0) {
+                subscription.knows_before(before);
+            }
+        }
         self.subscribers.push(subscriber);
         self.greet(client);
         self.publish();

@@ -139,7 +139,11 @@ impl SessionHandle {
     ) -> Result<Subscription, EngineError> {
         let mut subscription = self.ask(|reply| Msg::Subscribe { following, sink, reply }).await?;
         if subscription.is_filtered() && subscription.start > Seq(0) {
-            subscription.prime(&self.before(subscription.start).await?);
+            let before = match subscription.take_before() {
+                Some(before) => before,
+                None => self.before(subscription.start).await?,
+            };
+            subscription.prime(&before);
         }
         Ok(subscription)
     }

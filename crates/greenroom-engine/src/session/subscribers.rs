@@ -131,6 +131,8 @@ pub struct Subscription {
     actor: mpsc::Sender<Msg>,
     resyncing: bool,
     flow: Flow,
+    /// Output before the start, if the ring still had it.
+    before: Option<Raw<Vec<u8>>>,
     /// Made fit, not given out yet.
     ready: VecDeque<Push>,
 }
@@ -156,7 +158,20 @@ pub(crate) fn subscribe(
         stale: false,
     };
     let ready = VecDeque::new();
-    (subscriber, Subscription { client, start, rx, gauge, actor, resyncing: false, flow, ready })
+    (
+        subscriber,
+        Subscription {
+            client,
+            start,
+            rx,
+            gauge,
+            actor,
+            resyncing: false,
+            flow,
+            before: None,
+            ready,
+        },
+    )
 }
 
 impl Subscriber {
@@ -275,6 +290,15 @@ impl Subscription {
 
     pub(crate) fn is_filtered(&self) -> bool {
         self.flow.is_filtered()
+    }
+
+    pub(crate) fn knows_before(&mut self, before: Vec<u8>) {
+        self.before = Some(Raw::new(before));
+    }
+
+    /// What was before the start, once, if the ring still had it.
+    pub(crate) fn take_before(&mut self) -> Option<Raw<Vec<u8>>> {
+        self.before.take()
     }
 
     /// Tells the filter what was before the start.
