@@ -18,7 +18,7 @@ pub const SUBPROTOCOL: &str = "greenroom.v1";
 /// Such a client shows its token as another subprotocol.
 const TOKEN_PREFIX: &str = "greenroom.token.";
 
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+static FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 pub struct Gate {
     token: Token,
@@ -81,7 +81,7 @@ impl Gate {
         if !self.is_us(host) || !asked.is_none_or(|asked| self.is_us(asked)) {
             return Err(Refusal::Host);
         }
-        if !self.from_us(headers) {
+        if !self.is_our_page(headers) {
             return Err(Refusal::Origin);
         }
         match shown(headers).is_some_and(|shown| self.token.is(shown.as_bytes())) {
@@ -94,10 +94,10 @@ impl Gate {
         self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host))
     }
 
-    fn from_us(&self, headers: &HeaderMap) -> bool {
+    fn is_our_page(&self, headers: &HeaderMap) -> bool {
         let site = match only(headers, &FETCH_SITE) {
             Some(site) => matches!(site, "same-origin" | "none"),
-            None => !headers.contains_key(FETCH_SITE),
+            None => !headers.contains_key(&FETCH_SITE),
         };
         let origin = match only(headers, &header::ORIGIN) {
             Some(origin) => origin.strip_prefix("http://").is_some_and(|host| self.is_us(host)),

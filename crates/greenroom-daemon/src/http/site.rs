@@ -23,7 +23,7 @@ use crate::mcp;
 use crate::rpc::peer::Caller;
 
 /// On every answer: nothing may be embedded, sniffed, cached or fetched from elsewhere.
-const HEADERS: [(HeaderName, HeaderValue); 5] = [
+static HEADERS: [(HeaderName, HeaderValue); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(
