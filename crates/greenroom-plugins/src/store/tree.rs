@@ -30,6 +30,9 @@ const SKIPPED: [&str; 2] = [".git", "__pycache__"];
 /// A change within this time of the last may leave the same stamp: clocks of file systems are coarse.
 const COARSE: Duration = Duration::from_secs(2);
 
+/// Is given each piece of each file, in order.
+type Each<'a> = dyn FnMut(&Path, &[u8]) -> Result<(), TreeError> + 'a;
+
 /// What lies in a directory, without its contents.
 #[derive(Debug)]
 pub struct Tree {
@@ -110,10 +113,7 @@ impl Tree {
     }
 
     /// Reads every file once, in order, for whoever wants the pieces.
-    fn visit(
-        &self,
-        each: &mut dyn FnMut(&Path, &[u8]) -> Result<(), TreeError>,
-    ) -> Result<String, TreeError> {
+    fn visit(&self, each: &mut Each<'_>) -> Result<String, TreeError> {
         let mut whole = Sha256::new();
         whole.update(b"greenroom plugin tree 1\n");
         for (path, entry) in &self.entries {
@@ -136,12 +136,7 @@ impl Tree {
         Ok(format!("sha256:{}", hex(&whole.finalize())))
     }
 
-    fn file(
-        &self,
-        path: &Path,
-        len: u64,
-        each: &mut dyn FnMut(&Path, &[u8]) -> Result<(), TreeError>,
-    ) -> Result<String, TreeError> {
+    fn file(&self, path: &Path, len: u64, each: &mut Each<'_>) -> Result<String, TreeError> {
         let full = self.root.join(path);
         let fault = |source| TreeError::Read { path: full.clone(), source };
         let flags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
