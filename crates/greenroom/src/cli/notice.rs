@@ -30,6 +30,8 @@ pub struct HookArgs {
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
     /// What it says, if not on stdin: some agents give it as an argument
+    // Not `json`: that is the flag of every verb.
+    #[arg(id = "said", value_name = "JSON")]
     pub json: Option<String>,
 }
 
