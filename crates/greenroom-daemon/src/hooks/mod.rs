@@ -7,6 +7,7 @@
 //! | `pump` | facts of sessions and news of plugins, told to observers |
 //! | `before` | `session.before`, as a link of the session's chain |
 //! | `submit` | `input.submit` |
+//! | `filtering` | where filters do their work |
 //! | `idle` | `session.idle` |
 //! | `alerts`, `approvals` | what people are told, and asked |
 //!
@@ -17,6 +18,7 @@
 pub mod alerts;
 pub mod approvals;
 mod before;
+mod filtering;
 mod idle;
 mod load;
 mod pump;
@@ -202,7 +204,7 @@ pub async fn may_attach(
 pub async fn govern(host: &Arc<Host>, handle: &SessionHandle) -> Result<(), Fault> {
     let facts = SessionFacts { id: handle.id(), labels: handle.info().record.labels };
     let Some(filter) = host.hooks.plugins.filter_for(&facts) else { return Ok(()) };
-    if let Err(error) = handle.govern(Some(filter)) {
+    if let Err(error) = filtering::govern(handle, filter) {
         host.hooks.will_be_killed(handle.id());
         let _ = handle.kill(ladder(host, None, None)).await;
         return Err(fault::engine(error));

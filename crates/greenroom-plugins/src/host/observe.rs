@@ -174,6 +174,7 @@ async fn tell_all(core: Weak<Core>, plugin: Weak<Plugin>) {
             Some((event, gap)) => {
                 core.tell(&plugin, &event, gap).await;
                 plugin.queue.told();
+                plugin.calmer();
                 continue;
             }
             None if plugin.retired() => {

@@ -259,6 +259,11 @@ impl Plugin {
         self.quiet().await;
     }
 
+    /// Something it was busy with is over.
+    pub fn calmer(&self) {
+        self.calm.notify_waiters();
+    }
+
     /// Ends its programs now.
     pub async fn quiet(&self) {
         for voice in self.voices() {

@@ -1,0 +1,52 @@
+//! Where filters do their work: on threads that step back for everybody else.
+//!
+//! A session that prints as fast as it can needs its cores; reading behind it must not take them. So whoever has lines
+//! answered for runs with a lower priority: its readers are late before the session is.
+
+use std::sync::{Arc, OnceLock};
+
+use greenroom_engine::egress::LineFilter;
+use greenroom_engine::{EngineError, SessionHandle};
+use tokio::runtime::{Builder, Handle};
+
+/// Reading the journal blocks; more at once only take turns.
+const BLOCKING_MAX: usize = 4;
+
+/// Of 19: a busy session gets ten times the share of a core.
+const NICE: i32 = 10;
+
+/// Has `filter` answer for what readers of the session see.
+pub fn govern(handle: &SessionHandle, filter: Arc<dyn LineFilter>) -> Result<(), EngineError> {
+    let _entered = place().map(|place| place.enter());
+    handle.govern(Some(filter))
+}
+
+/// Made when the first session needs it, and there for the life of the process.
+fn place() -> Option<&'static Handle> {
+    static PLACE: OnceLock<Option<Handle>> = OnceLock::new();
+    let made = PLACE.get_or_init(|| {
+        let built = Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(BLOCKING_MAX)
+            .thread_name("filters")
+            .on_thread_start(|| {
+                // A machine that refuses has a reason; the work is done all the same.
+                let _ = rustix::process::nice(NICE);
+            })
+            .enable_all()
+            .build();
+        match built {
+            Ok(runtime) => {
+                let handle = runtime.handle().clone();
+                // A runtime must not be dropped by a task; this one ends with the process.
+                std::mem::forget(runtime);
+                Some(handle)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "filters share the threads of everybody else");
+                None
+            }
+        }
+    });
+    made.as_ref()
+}
