@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
 use greenroom_protocol::api::screen::Size;
 
-pub mod plugin;
 mod notice;
+pub mod plugin;
 mod session;
 mod surfaces;
 
@@ -167,7 +167,9 @@ pub enum Verb {
     )]
     Web(WebArgs),
     /// Speak MCP on stdin and stdout: sessions as tools of an agent
-    #[command(after_help = "Examples:\n  greenroom mcp\n  claude mcp add greenroom -- greenroom mcp")]
+    #[command(
+        after_help = "Examples:\n  greenroom mcp\n  claude mcp add greenroom -- greenroom mcp"
+    )]
     Mcp(McpArgs),
     /// Replace the running host with this or another binary; sessions go on
     #[command(
