@@ -27,10 +27,9 @@ pub fn sight(call: &Call, redact: bool, how: Option<&Redaction>) -> Result<Sight
 /// An error as it may leave: what it repeats of a request or a system may be a secret.
 pub fn told(mut fault: Fault) -> Fault {
     let egress = Egress::built_in();
-    let text = |text: String| egress.text(Sink::Log, Raw::new(text)).into_inner();
-    fault.message = text(fault.message);
-    fault.data.hint = fault.data.hint.map(text);
-    fault
+    let masked = |text: String| egress.text(Sink::Log, Raw::new(text)).into_inner();
+    fault.data.hint = fault.data.hint.map(&masked);
+    Fault { message: masked(std::mem::take(&mut fault.message)), ..fault }
 }
 
 /// Shows the rules a text. Nothing of it is kept.

@@ -58,11 +58,7 @@ pub fn serve(
     Ok(tokio::spawn(accept(who, listener, door)).abort_handle())
 }
 
-async fn accept(
-    who: impl fmt::Display + Send + 'static,
-    listener: TcpListener,
-    door: Arc<Door>,
-) {
+async fn accept(who: impl fmt::Display + Send + 'static, listener: TcpListener, door: Arc<Door>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     // Dropped with this task, and with it every connection: nothing outlives the session.
     let mut connections = tokio::task::JoinSet::new();

@@ -50,9 +50,7 @@ pub fn engine(error: EngineError) -> Fault {
         EngineError::WillNotDie { .. } => Fault::new(FaultKind::Unavailable, message),
         EngineError::RemoveFiles { .. }
         | EngineError::KeepHidden { .. }
-        | EngineError::KeepAnswers { .. } => {
-            Fault::new(FaultKind::Disk, message)
-        }
+        | EngineError::KeepAnswers { .. } => Fault::new(FaultKind::Disk, message),
         EngineError::TooMany(_) => Fault::new(FaultKind::Busy, message)
             .hint("end some with greenroom kill, or raise sessions.max in config.toml"),
         EngineError::Panicked(_) => Fault::new(FaultKind::Internal, message),

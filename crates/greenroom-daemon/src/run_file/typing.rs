@@ -80,7 +80,12 @@ async fn rests(handle: &SessionHandle, min: Duration, at_most: Duration) {
     )));
     let branch = |matcher| greenroom_engine::wait::Branch { name: None, matcher };
     let both = vec![branch(shown), branch(Matcher::ScreenStable { min })];
-    let wait = WaitFor { matcher: Matcher::All(both), since: None, timeout: at_most, sight: Sight::Masked };
+    let wait = WaitFor {
+        matcher: Matcher::All(both),
+        since: None,
+        timeout: at_most,
+        sight: Sight::Masked,
+    };
     // Out of time or ended: typing tells.
     let _ = handle.wait(wait).await;
 }
