@@ -3,7 +3,7 @@
 mod hostile;
 mod streams;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use greenroom_protocol::methods::{METHODS, Method};
