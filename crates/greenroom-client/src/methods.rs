@@ -4,7 +4,9 @@
 
 use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::fence::*;
+use greenroom_protocol::api::notice::*;
 use greenroom_protocol::api::plugin::*;
+use greenroom_protocol::api::redact::*;
 use greenroom_protocol::api::run::*;
 use greenroom_protocol::api::screen::{
     Snapshot, SnapshotParams, TranscriptParams, TranscriptResult,
@@ -82,6 +84,11 @@ calls! {
     plugin_describe "plugin.describe" (PluginParams) -> PluginDescribeResult;
     plugin_load "plugin.load" (PluginLoadParams) -> PluginLoadResult;
     plugin_unload "plugin.unload" (PluginUnloadParams) -> PluginUnloadResult;
+    redact_test "redact.test" (RedactTestParams) -> RedactTestResult;
+    alert_raise "alert.raise" (AlertParams) -> AlertResult;
+    hook_emit "hook.emit" (EmitParams) -> EmitResult;
+    approval_list "approval.list" (Empty) -> ApprovalsResult;
+    approval_resolve "approval.resolve" (ResolveParams) -> ResolveResult;
     run_start "run.start" (RunStartParams) -> RunStartResult;
     run_list "run.list" (RunListParams) -> RunListResult;
     run_info "run.info" (RunParams) -> RunInfo;

@@ -70,6 +70,46 @@ pub mod order {
 /// Shorter values are too common to be hidden.
 const REDACTION_MIN_BYTES: usize = 6;
 
+/// Variables whose values are seen all the time and hide nothing.
+const PUBLIC: &[&str] = &[
+    "CI",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLORTERM",
+    "COLUMNS",
+    "DEBUG",
+    "DISPLAY",
+    "EDITOR",
+    "FORCE_COLOR",
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LINES",
+    "LOGNAME",
+    "NODE_ENV",
+    "NO_COLOR",
+    "PAGER",
+    "PATH",
+    "PROMPT",
+    "PS1",
+    "PS2",
+    "PS4",
+    "PWD",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "VISUAL",
+];
+
+fn is_public(name: &OsStr) -> bool {
+    let name = name.to_str().unwrap_or_default();
+    PUBLIC.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_")
+}
+
 /// A session to be. What the engine needs is in `base`; the rest is for the plugins.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
@@ -190,10 +230,13 @@ impl SessionSpec {
     }
 
     /// Values that must not appear in anything that leaves the session, for whoever filters that. Short ones are left
-    /// out: hiding every `1` would hide nothing and spoil everything.
+    /// out: hiding every `1` would hide nothing and spoil everything. So are variables that are never secret, such as the
+    /// prompt, which is on every line.
     pub fn redactions(&self) -> Vec<Secret> {
-        let long = |secret: &&Secret| secret.0.len() >= REDACTION_MIN_BYTES;
-        self.secrets.values().filter(long).cloned().collect()
+        let hides = |(name, secret): &(&OsString, &Secret)| {
+            secret.0.len() >= REDACTION_MIN_BYTES && !is_public(name)
+        };
+        self.secrets.iter().filter(hides).map(|(_, secret)| secret.clone()).collect()
     }
 
     /// What the engine starts: wrappers before the program, secrets in the environment.

@@ -347,7 +347,7 @@ methods! {
         rest Some("GET /api/approvals"), mcp None, cli Some("approval"),
         "{}",
         "lists what waits for a person's decision, and what was decided last";
-    "approval.resolve" Admin Once (ResolveParams) -> ResolveResult,
+    "approval.resolve" Control Once (ResolveParams) -> ResolveResult,
         rest Some("POST /api/approvals/{id}"), mcp None, cli Some("approval"),
         r#"{"approval": "a1", "allow": true}"#,
         "decides an approval";

@@ -130,7 +130,8 @@ fn request(row: &Method) -> (&'static str, String, Option<Value>) {
             filled.push_str(part);
             continue;
         }
-        let named = ["session", "run", "name", "plugin", "id", part.trim_matches(['{', '}'])];
+        let named =
+            ["session", "run", "name", "plugin", "approval", "id", part.trim_matches(['{', '}'])];
         let value = named.iter().find_map(|name| members.remove(*name));
         filled.push_str(&value.as_ref().map_or_else(|| "x1".to_owned(), spelled));
     }

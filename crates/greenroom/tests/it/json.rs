@@ -28,6 +28,10 @@ const CALLS: &[(&str, &[&str])] = &[
     ("schema", &["schema"]),
     ("worktree", &["worktree", "ls"]),
     ("sandbox", &["sandbox", "doctor"]),
+    ("redact", &["redact", "rules"]),
+    ("alert", &["alert", "the tea is ready"]),
+    ("approval", &["approval", "list"]),
+    ("hooks", &["hooks", "install", "claude", "--print"]),
     ("shutdown", &["shutdown", "--grace", "100ms"]),
 ];
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -36,6 +40,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("serve", "serve.rs"),
     ("demo", "demo.rs"),
     ("mcp", "surfaces.rs"),
+    ("plugin", "plugin_verbs.rs"),
+    ("hook", "notices.rs"),
 ];
 
 fn prepare(home: &Home) -> (String, String) {

@@ -216,9 +216,11 @@ fn a_refusal_has_a_hint_and_a_code() {
 #[test]
 fn explaining_takes_the_sandbox_for_granted() {
     let home = Home::new();
-    let said = home.run(&["sandbox", "explain", "--allow-host", "a.example"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.out.contains("may reach:\n  a.example"), "{said:?}");
+    let repo = repository(&home);
+    let (code, out, err) =
+        run_in(&home, &repo, &["sandbox", "explain", "--allow-host", "a.example"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("may reach:\n  a.example"), "{out}");
 }
 
 #[test]

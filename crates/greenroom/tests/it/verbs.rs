@@ -16,7 +16,7 @@ fn new_passes_directory_environment_size_and_labels() {
     let home = Home::new();
     let dir = home.path().join("work");
     std::fs::create_dir(&dir).unwrap();
-    std::fs::write(home.path().join("x.env"), "FROM_FILE='two words'\n").unwrap();
+    std::fs::write(home.path().join("x.env"), "FROM_FILE='a b'\n").unwrap();
     let script = "pwd; echo $FROM_CALLER-$FROM_FLAG-$FROM_FILE; stty size; echo end; read x";
     let mut command = home.command(&[
         "new",
@@ -41,8 +41,7 @@ fn new_passes_directory_environment_size_and_labels() {
     assert!(id.status.success(), "{id:?}");
     home.wait_text("job", "end");
     let screen = home.screen("job");
-    let wanted =
-        format!("{}\ncaller-flag-two words\n30 100\nend", dir.canonicalize().unwrap().display());
+    let wanted = format!("{}\ncaller-flag-a b\n30 100\nend", dir.canonicalize().unwrap().display());
     assert_eq!(screen, wanted);
     let info = home.json(&["info", "job", "--json"]);
     assert_eq!(info["labels"]["team"], "core");
@@ -58,7 +57,7 @@ fn new_passes_directory_environment_size_and_labels() {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let args = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let args = String::from_utf8_lossy(&args);
-        assert!(!args.contains("FROM_CALLER=") && !args.contains("two words"), "{args}");
+        assert!(!args.contains("FROM_CALLER=") && !args.contains("a b"), "{args}");
     }
 }
 
