@@ -336,6 +336,11 @@ fn mistakes_in_datawatchs_form() {
         ),
         ("entry: ./filter\n", "", "manifest.yaml:1:1: the key \"entry\" is missing"),
         (
+            "entry: ./filter",
+            "enrty: ./filter",
+            "manifest.yaml:4:1: the key \"entry\" is missing: unknown key \"enrty\", did you mean \"entry\"?",
+        ),
+        (
             "./filter",
             "../filter",
             "manifest.yaml:4:8: \"entry\" must stay inside the plugin: \"..\" leads out of it",

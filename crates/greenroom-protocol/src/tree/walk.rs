@@ -77,8 +77,21 @@ impl<'s> Walk<'s> {
         }
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         for key in required.filter_map(Value::as_str) {
-            if !members.iter().any(|member| member.name == key) {
-                self.problem(node.at, format!("the key {key:?} is missing"));
+            if members.iter().any(|member| member.name == key) {
+                continue;
+            }
+            let is_known = |name: &str| known.is_some_and(|known| known.contains_key(name));
+            let slip = members.iter().find(|member| {
+                !is_known(&member.name) && !meant(&member.name, [key].into_iter()).is_empty()
+            });
+            match slip {
+                Some(slip) if !closed => {
+                    let meant = meant(&slip.name, [key].into_iter());
+                    let text =
+                        format!("the key {key:?} is missing: unknown key {:?}{meant}", slip.name);
+                    self.problem(slip.at, text);
+                }
+                _ => self.problem(node.at, format!("the key {key:?} is missing")),
             }
         }
     }

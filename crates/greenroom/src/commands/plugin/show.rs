@@ -199,7 +199,7 @@ pub fn tested(tested: &PluginTestResult) -> String {
 pub fn test_remarks(tested: &PluginTestResult, out: &Output) {
     if let Some(failure) = &tested.failure {
         out.note(&format!(
-            "the plugin failed: it {failure}; {} is what its policy says",
+            "the plugin failed: {failure}; {} is what its policy says",
             tested.action
         ));
     }
