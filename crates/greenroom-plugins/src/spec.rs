@@ -344,11 +344,13 @@ pub struct Refusal {
     pub what: String,
     /// A command or a file that helps.
     pub hint: Option<String>,
+    /// Somebody decided so; nothing is broken.
+    pub denied: bool,
 }
 
 impl Refusal {
     pub fn new(what: impl Into<String>) -> Refusal {
-        Refusal { plugin: String::new(), what: what.into(), hint: None }
+        Refusal { plugin: String::new(), what: what.into(), hint: None, denied: false }
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Refusal {

@@ -209,7 +209,11 @@ fn watch(host: &Arc<Host>) -> Arc<dyn Watch> {
 
 fn refused(refusal: Refusal) -> Fault {
     let message = format!("cannot start the session: {}: {}", refusal.plugin, refusal.what);
-    let fault = Fault::new(FaultKind::Refused, message).with("plugin", refusal.plugin);
+    let kind = match refusal.denied {
+        true => FaultKind::PermissionDenied,
+        false => FaultKind::Refused,
+    };
+    let fault = Fault::new(kind, message).with("plugin", refusal.plugin);
     match refusal.hint {
         Some(hint) => fault.hint(hint),
         None => fault,

@@ -47,7 +47,7 @@ impl Gatekeeper {
                 fault.data.more.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
             };
             let hint = format!("greenroom plugin order {}", Hook::SessionBefore);
-            Refusal { plugin: text("plugin"), what: text("reason"), hint: Some(hint) }
+            Refusal { plugin: text("plugin"), what: text("reason"), hint: Some(hint), denied: true }
         })?;
         apply(spec, &asked, &fields);
         let labels = spec.base.labels.clone();

@@ -42,6 +42,7 @@ impl Registry {
                 plugin: name.clone(),
                 what: "there is no session plugin of this name".to_owned(),
                 hint: Some(format!("there are: {}", known.join(", "))),
+                denied: false,
             });
         }
         let asked = [
@@ -57,6 +58,7 @@ impl Registry {
                 plugin: (*name).to_owned(),
                 what: "this host does not have it".to_owned(),
                 hint: None,
+                denied: false,
             });
         }
         let named = |plugin: &Arc<dyn SessionPlugin>| {

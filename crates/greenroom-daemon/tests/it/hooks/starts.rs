@@ -14,7 +14,7 @@ fn a_datawatch_plugin_blocks_a_start() {
     let mut client = host.client();
     let create = |task: &str| json!({ "command": ["cat"], "cwd": "/", "task": task });
     let fault = client.fault("session.create", create("something forbidden"));
-    assert_eq!(fault["data"]["kind"], "refused", "{fault}");
+    assert_eq!(fault["data"]["kind"], "permission_denied", "{fault}");
     assert_eq!(fault["data"]["plugin"], "policy", "{fault}");
     assert!(fault["message"].as_str().unwrap().ends_with("policy: not this"), "{fault}");
     assert_eq!(client.ok("session.list", json!({}))["sessions"], json!([]));
