@@ -194,7 +194,9 @@ async fn a_filter_that_does_not_answer_holds_up_readers_and_nobody_else() {
     session.govern(Some(guard.clone())).unwrap();
     // The program runs on, its screen is painted, and who is not governed sees it.
     let mut changes = session.changes();
-    let all = changes.wait_for(|change| change.seq.0 >= 128_000);
+    // To the last line: what is typed earlier is echoed among them.
+    let printed = (1..=20000).map(|n: u64| n.to_string().len() as u64 + 2).sum();
+    let all = changes.wait_for(|change| change.seq.0 >= printed);
     tokio::time::timeout(PATIENCE, all).await.unwrap().unwrap();
     session.write(None, b"\n").await.unwrap();
     tokio::time::timeout(PATIENCE, session.over()).await.unwrap();
