@@ -81,12 +81,12 @@ impl<'s> Walk<'s> {
                 continue;
             }
             let is_known = |name: &str| known.is_some_and(|known| known.contains_key(name));
-            let slip = members.iter().find(|member| {
-                !is_known(&member.name) && !meant(&member.name, [key].into_iter()).is_empty()
-            });
+            let slip = members
+                .iter()
+                .find(|member| !is_known(&member.name) && !meant(&member.name, [key]).is_empty());
             match slip {
                 Some(slip) if !closed => {
-                    let meant = meant(&slip.name, [key].into_iter());
+                    let meant = meant(&slip.name, [key]);
                     let text =
                         format!("the key {key:?} is missing: unknown key {:?}{meant}", slip.name);
                     self.problem(slip.at, text);
