@@ -54,7 +54,7 @@ impl Writing<'_> {
             None => Some(byte),
             Some((_, _, Edit::Mask)) if text && !is_end => mask(byte),
             Some((_, _, Edit::Mask)) => Some(byte),
-            Some((from, to, Edit::Replace(replacement))) => {
+            Some((from, _, Edit::Replace(replacement))) => {
                 if self.applying.same_length {
                     let filled = replacement.as_bytes().get((at - from) as usize).copied();
                     Some(if text { filled.unwrap_or(b' ') } else { byte })
@@ -62,7 +62,6 @@ impl Writing<'_> {
                     if at == *from {
                         self.out.extend_from_slice(replacement.as_bytes());
                     }
-                    let _ = to;
                     (!text).then_some(byte)
                 }
             }

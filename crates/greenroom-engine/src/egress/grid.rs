@@ -76,18 +76,11 @@ fn mask_links(shield: &Arc<Shield>, rows: &mut [Row]) {
 
 fn spots(shield: &Shield, rows: &[Row], cols: usize, cursor: Option<(usize, usize)>) -> Vec<Spot> {
     let mut spots = Vec::new();
-    let mut from = 0;
-    while from < rows.len() {
-        let wrapped = rows[from..].iter().take_while(|row| row.wrapped).count();
-        let to = (from + wrapped + 1).min(rows.len());
-        let mut joined = Joined::default();
-        for (index, row) in rows.iter().enumerate().take(to).skip(from) {
-            joined.row(index, row, if index + 1 < to { cols } else { 0 });
-        }
+    for (range, joined) in joined_rows(rows, cols) {
         // A program that stopped in the middle of a word may go on.
-        let open = cursor.filter(|(row, col)| *row + 1 == to && joined.ends_at(&rows[*row], *col));
+        let open =
+            cursor.filter(|(row, col)| *row + 1 == range.end && joined.ends_at(&rows[*row], *col));
         joined.find(&shield.sought(), open.is_some(), &mut spots);
-        from = to;
     }
     if !shield.literals().is_empty() {
         across(shield.literals(), rows, &mut spots);
@@ -204,22 +197,28 @@ fn mask(rows: &mut [Row], spots: Vec<Spot>) {
 
 /// Rows that belong together, with their text; those without text are left out.
 pub(super) fn groups(rows: &[Row], cols: usize) -> Vec<(std::ops::Range<usize>, String)> {
-    let mut groups = Vec::new();
+    joined_rows(rows, cols)
+        .map(|(range, joined)| (range, String::from_utf8_lossy(&joined.text).trim_end().to_owned()))
+        .filter(|(_, text)| !text.is_empty())
+        .collect()
+}
+
+/// Rows that go on in the next, as one.
+fn joined_rows(
+    rows: &[Row],
+    cols: usize,
+) -> impl Iterator<Item = (std::ops::Range<usize>, Joined)> {
     let mut from = 0;
-    while from < rows.len() {
-        let wrapped = rows[from..].iter().take_while(|row| row.wrapped).count();
+    std::iter::from_fn(move || {
+        let wrapped = rows.get(from..)?.iter().take_while(|row| row.wrapped).count();
         let to = (from + wrapped + 1).min(rows.len());
+        let range = std::mem::replace(&mut from, to)..to;
         let mut joined = Joined::default();
-        for (index, row) in rows.iter().enumerate().take(to).skip(from) {
+        for (index, row) in rows.iter().enumerate().take(to).skip(range.start) {
             joined.row(index, row, if index + 1 < to { cols } else { 0 });
         }
-        let text = String::from_utf8_lossy(&joined.text).trim_end().to_owned();
-        if !text.is_empty() {
-            groups.push((from..to, text));
-        }
-        from = to;
-    }
-    groups
+        (!range.is_empty()).then_some((range, joined))
+    })
 }
 
 /// Shows rows as a filter wants them shown.

@@ -126,7 +126,7 @@ impl Sink {
         Sink::Log,
     ];
 
-    /// Its name in configuration and manifests.
+    /// Its name in logs and events.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
