@@ -16,7 +16,11 @@ fn new_passes_directory_environment_size_and_labels() {
     let home = Home::new();
     let dir = home.path().join("work");
     std::fs::create_dir(&dir).unwrap();
-    std::fs::write(home.path().join("x.env"), "FROM_FILE='a b'\n").unwrap();
+    // Values of this home's own: every process of the machine is looked at below.
+    let own = home.path().file_name().unwrap().to_str().unwrap();
+    let (from_caller, from_file) = (format!("caller{own}"), format!("file{own}"));
+    std::fs::write(home.path().join("x.env"), format!("FROM_FILE='a b'\nMORE={from_file}\n"))
+        .unwrap();
     let script = "pwd; echo $FROM_CALLER-$FROM_FLAG-$FROM_FILE; stty size; echo end; read x";
     let mut command = home.command(&[
         "new",
@@ -37,11 +41,12 @@ fn new_passes_directory_environment_size_and_labels() {
         "-c",
         script,
     ]);
-    let id = command.env("FROM_CALLER", "caller").output().unwrap();
+    let id = command.env("FROM_CALLER", &from_caller).output().unwrap();
     assert!(id.status.success(), "{id:?}");
     home.wait_text("job", "end");
     let screen = home.screen("job");
-    let wanted = format!("{}\ncaller-flag-a b\n30 100\nend", dir.canonicalize().unwrap().display());
+    let cwd = dir.canonicalize().unwrap();
+    let wanted = format!("{}\n{from_caller}-flag-a b\n30 100\nend", cwd.display());
     assert_eq!(screen, wanted);
     let info = home.json(&["info", "job", "--json"]);
     assert_eq!(info["labels"]["team"], "core");
@@ -57,7 +62,7 @@ fn new_passes_directory_environment_size_and_labels() {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let args = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let args = String::from_utf8_lossy(&args);
-        assert!(!args.contains("FROM_CALLER=") && !args.contains("a b"), "{args}");
+        assert!(!args.contains(&from_caller) && !args.contains(&from_file), "{args}");
     }
 }
 
