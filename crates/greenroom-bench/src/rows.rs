@@ -21,6 +21,9 @@ use greenroom_bench::payload::Kind;
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub rounds: usize,
+    /// Of floods. The kernel's worker between a program and its reader is on either's core by chance, for seconds at a
+    /// time, and that chance doubles or halves the rate of everybody alike: many short rounds see all of its sides.
+    pub drains: usize,
     pub drain_bytes: usize,
     pub keys: usize,
     pub creates: usize,
@@ -38,7 +41,8 @@ pub struct Plan {
 impl Plan {
     pub const FULL: Plan = Plan {
         rounds: 5,
-        drain_bytes: 128_000_000,
+        drains: 21,
+        drain_bytes: 32_000_000,
         keys: 2000,
         creates: 40,
         held: 100,
@@ -54,6 +58,7 @@ impl Plan {
 
     pub const QUICK: Plan = Plan {
         rounds: 3,
+        drains: 3,
         drain_bytes: 2_000_000,
         keys: 100,
         creates: 5,
@@ -114,11 +119,19 @@ impl Lab {
     /// One value of each contender per round; who begins rotates.
     fn rounds(
         &mut self,
+        measure: impl FnMut(&mut dyn Contender, Plan) -> Result<f64>,
+    ) -> Result<Vec<Round>> {
+        self.so_many_rounds(self.plan.rounds, measure)
+    }
+
+    fn so_many_rounds(
+        &mut self,
+        count: usize,
         mut measure: impl FnMut(&mut dyn Contender, Plan) -> Result<f64>,
     ) -> Result<Vec<Round>> {
         let plan = self.plan;
-        let mut rounds = Vec::with_capacity(plan.rounds);
-        for n in 0..plan.rounds {
+        let mut rounds = Vec::with_capacity(count);
+        for n in 0..count {
             let mut values = [0.0; 3];
             for turn in 0..3 {
                 let who = (n + turn) % 3;
@@ -216,12 +229,14 @@ fn raw(lab: &mut Lab) -> Vec<Row> {
 }
 
 fn drained(lab: &mut Lab, kind: Kind, raw: bool, rate: fn(&Drained) -> f64) -> Result<Vec<Round>> {
-    let _awake = Spinners::start()?;
-    lab.rounds(|contender, plan| Ok(rate(&contender.drain(kind, plan.drain_bytes, raw)?)))
+    let _awake = Spinners::if_needed()?;
+    lab.so_many_rounds(lab.plan.drains, |contender, plan| {
+        Ok(rate(&contender.drain(kind, plan.drain_bytes, raw)?))
+    })
 }
 
 fn floods(lab: &mut Lab) -> Vec<Row> {
-    let rounds = Spinners::start().and_then(|_awake| {
+    let rounds = Spinners::if_needed().and_then(|_awake| {
         lab.rounds(|contender, plan| {
             Ok(contender.drain_many(plan.floods, plan.flood_bytes)?.mb_per_s())
         })
@@ -307,9 +322,9 @@ fn filters(lab: &mut Lab) -> Vec<Row> {
 fn egress(lab: &mut Lab) -> Vec<Row> {
     let plan = lab.plan;
     let mut measure = || -> Result<Vec<Round>> {
+        let _awake = Spinners::if_needed()?;
         let mut masking = lab.greenroom.masking()?;
-        let _awake = Spinners::start()?;
-        (0..plan.rounds)
+        (0..plan.drains)
             .map(|n| {
                 let bytes = plan.drain_bytes;
                 let mut open = || lab.greenroom.drain_watched(Kind::Plain, bytes);

@@ -1,5 +1,6 @@
 //! Keeps the cores awake during throughput rounds: a sleeping virtual CPU halves what a PTY can carry, and by
-//! chance it would do so to one contender and not to the next.
+//! chance it would do so to one contender and not to the next. Where the kernel polls before it sleeps they only
+//! stand in the way (docs/decisions/006-no-spinners-where-the-kernel-polls.md).
 //!
 //! The spinners are a process in a session of its own with the least weight. Where the kernel groups tasks by
 //! session (autogroup), idle priority counts only inside a group: spinners of ours would yield to the bare
@@ -22,8 +23,18 @@ pub struct Spinners {
     until: Option<ChildStdin>,
 }
 
+/// Who decides how an idle core waits.
+const GOVERNOR: &str = "/sys/devices/system/cpu/cpuidle/current_governor";
+
 impl Spinners {
-    pub fn start() -> Result<Spinners> {
+    /// None on a kernel that polls before it lets a core sleep: a wake-up finds the core awake there, and a spinner on
+    /// it would have to be interrupted first.
+    pub fn if_needed() -> Result<Option<Spinners>> {
+        let polls = std::fs::read_to_string(GOVERNOR).is_ok_and(|name| name.trim() == "haltpoll");
+        (!polls).then(Spinners::start).transpose()
+    }
+
+    fn start() -> Result<Spinners> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
         command.arg("spin").stdin(Stdio::piped()).stdout(Stdio::piped());
