@@ -4,14 +4,14 @@
 //! its own: plugins are off in the one the other rows measure. The plugin is the same Python in both forms.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::wire::Connection;
+use crate::contender::Programs;
+use crate::greenroom::Greenroom;
 
 /// Looked at this often until all lines are answered for.
 const LOOK: Duration = Duration::from_millis(2);
@@ -71,36 +71,39 @@ impl Form {
     }
 }
 
+/// A host with these plugins, all granted: a name, a manifest and a program each.
+pub fn host_with<'a>(
+    bin: &Path,
+    programs: Programs,
+    plugins: impl Iterator<Item = (&'a str, String, &'a str)>,
+) -> Result<Greenroom> {
+    let home = tempfile::tempdir().context("cannot make a home for the host")?;
+    std::fs::write(home.path().join("config.toml"), "[plugins]\nenabled = true\n")?;
+    let mut names = Vec::new();
+    for (name, manifest, program) in plugins {
+        let dir = home.path().join("plugins").join(name);
+        std::fs::create_dir_all(&dir)?;
+        std::fs::write(dir.join("plugin.toml"), manifest)?;
+        let path = dir.join("filter");
+        std::fs::write(&path, program)?;
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755))?;
+        names.push(name);
+    }
+    let mut host = Greenroom::start_in(bin, programs, home)?;
+    for name in names {
+        host.call("plugin.grant", &json!({ "name": name }))?;
+    }
+    Ok(host)
+}
+
 pub struct Filtering {
-    bin: PathBuf,
-    home: tempfile::TempDir,
-    connection: Connection,
+    host: Greenroom,
 }
 
 impl Filtering {
-    pub fn start(bin: &Path) -> Result<Filtering> {
-        let home = tempfile::tempdir().context("cannot make a home for the host")?;
-        std::fs::write(home.path().join("config.toml"), "[plugins]\nenabled = true\n")?;
-        for form in Form::ALL {
-            let dir = home.path().join("plugins").join(form.name());
-            std::fs::create_dir_all(&dir)?;
-            std::fs::write(dir.join("plugin.toml"), form.manifest())?;
-            let program = dir.join("filter");
-            std::fs::write(&program, FILTER)?;
-            std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755))?;
-        }
-        let status = Command::new(bin)
-            .arg("ls")
-            .env("GREENROOM_HOME", home.path())
-            .stdout(Stdio::null())
-            .status()
-            .with_context(|| format!("cannot run {}", bin.display()))?;
-        ensure!(status.success(), "the host did not start ({status})");
-        let mut connection = Connection::open(&home.path().join("run/greenroom.sock"))?;
-        for form in Form::ALL {
-            let _: Value = connection.call("plugin.grant", &json!({ "name": form.name() }))?;
-        }
-        Ok(Filtering { bin: bin.to_owned(), home, connection })
+    pub fn start(bin: &Path, programs: Programs) -> Result<Filtering> {
+        let plugins = Form::ALL.into_iter().map(|form| (form.name(), form.manifest(), FILTER));
+        Ok(Filtering { host: host_with(bin, programs, plugins)? })
     }
 
     /// Exactly this one, or none.
@@ -108,7 +111,7 @@ impl Filtering {
         for other in Form::ALL {
             let on = form.is_some_and(|form| form.name() == other.name());
             let method = if on { "plugin.enable" } else { "plugin.disable" };
-            let _: Value = self.connection.call(method, &json!({ "name": other.name() }))?;
+            self.host.call(method, &json!({ "name": other.name() }))?;
         }
         Ok(())
     }
@@ -116,7 +119,7 @@ impl Filtering {
     fn session(&mut self, lines: usize) -> Result<String> {
         let command = json!(["seq", "-f", "line %g of the output", lines.to_string()]);
         let params = json!({ "command": command, "cwd": "/" });
-        let created: Value = self.connection.call("session.create", &params)?;
+        let created = self.host.call("session.create", &params)?;
         created["session"].as_str().map(str::to_owned).context("no session")
     }
 
@@ -139,7 +142,7 @@ impl Filtering {
             let params = json!({
                 "session": session, "since": since, "max_bytes": 1_000_000, "format": "text",
             });
-            let page: Value = self.connection.call("session.transcript", &params)?;
+            let page = self.host.call("session.transcript", &params)?;
             seen += page["text"].as_str().unwrap_or_default().matches('\n').count();
             let next = page["next_seq"].as_u64().context("no next_seq")?;
             if next == since {
@@ -147,7 +150,7 @@ impl Filtering {
             }
             since = next;
         }
-        self.close(&session)
+        self.host.close(&session)
     }
 
     /// How long a session takes to print this many lines.
@@ -159,22 +162,9 @@ impl Filtering {
             "session": session, "matcher": { "type": "process_exited" }, "timeout_ms": 60_000,
             "snapshot": false,
         });
-        let _: Value = self.connection.call("session.wait", &wait)?;
+        self.host.call("session.wait", &wait)?;
         let took = began.elapsed();
-        self.close(&session)?;
+        self.host.close(&session)?;
         Ok(took)
-    }
-
-    fn close(&mut self, session: &str) -> Result<()> {
-        let _: Value = self.connection.call("session.close", &json!({ "session": session }))?;
-        Ok(())
-    }
-}
-
-impl Drop for Filtering {
-    fn drop(&mut self) {
-        let mut shutdown = Command::new(&self.bin);
-        shutdown.args(["--no-start", "shutdown"]).env("GREENROOM_HOME", self.home.path());
-        let _ = shutdown.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }

@@ -10,6 +10,7 @@ mod contender;
 mod filters;
 mod finish;
 mod greenroom;
+mod hostile;
 mod process;
 mod programs;
 mod rows;

@@ -10,6 +10,7 @@ use crate::bare::Bare;
 use crate::contender::{Contender, Drained, Host};
 use crate::filters::{Filtering, Form};
 use crate::greenroom::Greenroom;
+use crate::hostile::{Hostile, Sleeping};
 use crate::spin::Spinners;
 use crate::stats::{median, percentile};
 use crate::table::{Figures, Row};
@@ -108,6 +109,8 @@ pub const GROUPS: &[(&str, Rows)] = &[
     ("sandbox", sandbox),
     ("egress", egress),
     ("filters", filters),
+    ("sleeping", sleeping),
+    ("hostile", hostile),
     ("floods", floods),
     ("snapshots", snapshots),
     ("pushed", pushed),
@@ -294,7 +297,7 @@ const ONESHOT_LINES: usize = 100;
 fn filters(lab: &mut Lab) -> Vec<Row> {
     let plan = lab.plan;
     let measure = || -> Result<(Vec<Round>, Vec<Round>)> {
-        let mut host = Filtering::start(&lab.bin)?;
+        let mut host = Filtering::start(&lab.bin, lab.greenroom.programs())?;
         let (mut ratios, mut rates) = (Vec::new(), Vec::new());
         for _ in 0..plan.rounds {
             let oneshot = host.answered(Form::Oneshot, ONESHOT_LINES)?;
@@ -316,6 +319,34 @@ fn filters(lab: &mut Lab) -> Vec<Row> {
         }
     };
     vec![judge(targets::JSONL, &ratios), judge(targets::PREFILTERED, &rates)]
+}
+
+/// A filter that sleeps over every line: the session must not notice.
+fn sleeping(lab: &mut Lab) -> Vec<Row> {
+    let plan = lab.plan;
+    let row = |value| Round { bare: None, tmux: None, greenroom: value };
+    let measure = |what: fn(&mut Sleeping, Plan, usize) -> Result<f64>| -> Result<Vec<Round>> {
+        let mut host = Sleeping::start(&lab.bin, lab.greenroom.programs())?;
+        (0..plan.drains).map(|n| what(&mut host, plan, n).map(row)).collect()
+    };
+    let drains = measure(|host, plan, n| host.drain(plan.drain_bytes, n));
+    let echoes = measure(|host, plan, n| host.echo(plan.keys, n));
+    vec![judge(targets::SLEEPING_DRAIN, &drains), judge(targets::SLEEPING_ECHO, &echoes)]
+}
+
+/// Somebody types while plugins misbehave.
+fn hostile(lab: &mut Lab) -> Vec<Row> {
+    let plan = lab.plan;
+    let measure = || -> Result<Vec<Round>> {
+        let mut host = Hostile::start(&lab.bin, lab.greenroom.programs())?;
+        (0..plan.rounds)
+            .map(|n| {
+                let value = host.echo(plan.keys, n)?;
+                Ok(Round { bare: None, tmux: None, greenroom: value })
+            })
+            .collect()
+    };
+    vec![judge(targets::HOSTILE_ECHO, &measure())]
 }
 
 /// How much slower a watched flood is when its watcher's stream is masked; the two hosts take turns.

@@ -66,6 +66,10 @@ const fn target(
     Target { name, unit, judged, first: Some(first), goal: Some(goal) }
 }
 
+const fn only(name: &'static str, unit: &'static str, first: Bound) -> Target {
+    Target { name, unit, judged: Judged::Itself, first: Some(first), goal: None }
+}
+
 use Bound::{AtLeast, AtMost, Below};
 use Judged::{Itself, PerBare, PerTmux};
 
@@ -109,6 +113,9 @@ pub const SANDBOXED: Target = target("sandbox adds", "ms", Itself, AtMost(3.0), 
 pub const JSONL: Target = target("jsonl ÷ oneshot", "×", Itself, AtLeast(100.0), AtLeast(5000.0));
 pub const PREFILTERED: Target =
     target("prefiltered rate", "×", Itself, AtLeast(0.9), AtLeast(0.95));
+pub const SLEEPING_DRAIN: Target = only("drain ÷ unfiltered", "×", AtLeast(0.95));
+pub const SLEEPING_ECHO: Target = only("echo ÷ unfiltered", "×", AtLeast(0.95));
+pub const HOSTILE_ECHO: Target = only("echo beside hostile", "×", AtMost(1.1));
 /// "Flat" needs a number: 5 % is what two equal rounds differ by here.
 pub const GROWTH: Target = target("growth 1→500", "×", Itself, AtMost(1.2), AtMost(1.05));
 

@@ -4,12 +4,17 @@
 //! feed. Of one that was drawn several times with carriage returns only the last drawing is a line; the others are
 //! reported as drawn over, and nobody will see them.
 
+use std::collections::VecDeque;
+
 use crate::egress::filter::{Line, Unit};
 use crate::egress::lexer::{Lexer, Tokens};
 use crate::id::Seq;
 
 /// A line without an end is cut here: filters are made for lines.
 const LINE_MAX: usize = 16 * 1024;
+
+/// Bytes of a character.
+const CHAR_MAX: usize = 4;
 
 /// A line and where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +32,7 @@ pub(crate) struct Placed {
 pub(crate) struct Assembler {
     lexer: Lexer,
     now: Now,
-    done: Vec<Placed>,
+    done: VecDeque<Placed>,
 }
 
 /// The line in the making.
@@ -43,7 +48,10 @@ struct Now {
 
 impl Now {
     fn placed(&mut self, end: u64, partial: bool) -> Placed {
-        let text = String::from_utf8_lossy(&self.text).replace('\0', "");
+        let mut text = std::mem::take(&mut self.text);
+        text.retain(|byte| *byte != 0);
+        let text = String::from_utf8(text)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         let line = Line { seq: Seq(self.from), unit: Unit::Line, text, partial };
         let placed =
             Placed { line, to: Seq(self.to), end: Seq(end), drawn_from: Seq(self.drawn_from) };
@@ -72,7 +80,7 @@ impl Assembler {
 
     /// Lines that were too many.
     pub fn give_back(&mut self, lines: Vec<Placed>) {
-        self.done.splice(0..0, lines);
+        lines.into_iter().rev().for_each(|line| self.done.push_front(line));
     }
 
     pub fn has_lines(&self) -> bool {
@@ -90,7 +98,7 @@ impl Assembler {
             self.now.to = at.0;
             self.now.returned = false;
             let placed = self.now.placed(at.0, true);
-            self.done.push(placed);
+            self.done.push_back(placed);
         }
     }
 }
@@ -105,41 +113,59 @@ impl Reading<'_> {
     fn skip(&mut self, len: usize) {
         (self.bytes, self.at) = (&self.bytes[len..], self.at + len as u64);
     }
+
+    /// Text without line ends. A line that is too long is cut in front of a character.
+    fn run(&mut self, len: usize) {
+        let mut left = len;
+        while left > 0 {
+            let now = &mut self.assembler.now;
+            if std::mem::take(&mut now.returned) {
+                // Drawn anew.
+                now.text.clear();
+                now.from = self.at;
+            }
+            let over = now.text.len().checked_sub(LINE_MAX);
+            // What is no text has no characters, and must not grow without end either.
+            if over.is_some_and(|over| over >= CHAR_MAX || self.bytes[0] & 0xc0 != 0x80) {
+                now.to = self.at;
+                let placed = now.placed(self.at, true);
+                self.assembler.done.push_back(placed);
+            }
+            let now = &mut self.assembler.now;
+            let room = LINE_MAX.saturating_sub(now.text.len()).clamp(1, left);
+            now.text.extend_from_slice(&self.bytes[..room]);
+            self.skip(room);
+            left -= room;
+        }
+    }
+
+    /// One byte, `\n` or `\r`.
+    fn line_end(&mut self) {
+        let (byte, at) = (self.bytes[0], self.at);
+        self.skip(1);
+        let now = &mut self.assembler.now;
+        if !now.returned {
+            now.to = at;
+        }
+        if byte == b'\r' {
+            now.returned = true;
+        } else {
+            let placed = now.placed(at + 1, false);
+            self.assembler.done.push_back(placed);
+        }
+    }
 }
 
 impl Tokens for Reading<'_> {
     fn text(&mut self, len: usize) {
-        for _ in 0..len {
-            let (byte, at) = (self.bytes[0], self.at);
-            self.skip(1);
-            let now = &mut self.assembler.now;
-            match byte {
-                b'\n' => {
-                    if !now.returned {
-                        now.to = at;
-                    }
-                    let placed = now.placed(at + 1, false);
-                    self.assembler.done.push(placed);
-                }
-                b'\r' => {
-                    if !now.returned {
-                        now.to = at;
-                    }
-                    now.returned = true;
-                }
-                _ => {
-                    if std::mem::take(&mut now.returned) {
-                        // Drawn anew.
-                        now.text.clear();
-                        now.from = at;
-                    }
-                    now.text.push(byte);
-                    if now.text.len() >= LINE_MAX && byte & 0xc0 != 0xc0 {
-                        now.to = at + 1;
-                        let placed = now.placed(at + 1, true);
-                        self.assembler.done.push(placed);
-                    }
-                }
+        let mut left = len;
+        while left > 0 {
+            let run = memchr::memchr2(b'\n', b'\r', &self.bytes[..left]).unwrap_or(left);
+            self.run(run);
+            left -= run;
+            if left > 0 {
+                self.line_end();
+                left -= 1;
             }
         }
     }
@@ -156,7 +182,8 @@ impl Tokens for Reading<'_> {
     }
 
     fn backspace(&mut self) {
-        self.assembler.now.text.pop();
+        // A whole character.
+        while self.assembler.now.text.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
     }
 
     fn string_begins(&mut self) {}
@@ -191,6 +218,40 @@ mod tests {
             assembler.flush(Seq(input.len() as u64));
             assert!(assembler.take(1)[0].line.partial);
             assert!(!assembler.has_partial());
+        }
+    }
+    proptest::proptest! {
+        /// However it comes in: the same lines at the same places.
+        #[test]
+        fn the_split_does_not_matter(
+            parts in proptest::collection::vec((0..8_usize, 0..LINE_MAX), 0..12),
+            cuts in proptest::collection::vec(0..200_000_usize, 0..20),
+        ) {
+            let kinds = ["x", "ä", "\n", "\r\n", "\r", "\x1b[31m", "\u{8}", "日"];
+            let input: String = parts
+                .iter()
+                .map(|(kind, many)| kinds[*kind].repeat(if [0, 1, 7].contains(kind) { *many } else { many % 3 }))
+                .collect();
+            let input = input.as_bytes();
+            let lines = |mut cuts: Vec<usize>| {
+                cuts.push(input.len());
+                cuts.sort_unstable();
+                let mut assembler = Assembler::new(Seq(7));
+                let mut at = 0;
+                for cut in cuts.into_iter().filter(|cut| *cut <= input.len()) {
+                    assembler.feed(Seq(7 + at as u64), &input[at..cut]);
+                    at = cut;
+                }
+                assembler.flush(Seq(7 + at as u64));
+                assembler.take(usize::MAX)
+            };
+            let whole = lines(Vec::new());
+            proptest::prop_assert_eq!(&whole, &lines((0..input.len()).collect()));
+            proptest::prop_assert_eq!(&whole, &lines(cuts));
+            let broken = |placed: &Placed| placed.line.text.contains('\u{fffd}');
+            proptest::prop_assert!(!whole.iter().any(broken));
+            let longest = whole.iter().map(|placed| placed.line.text.len()).max();
+            proptest::prop_assert!(longest.is_none_or(|len| len < LINE_MAX + 2 * CHAR_MAX));
         }
     }
 }
