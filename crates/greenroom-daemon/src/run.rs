@@ -22,7 +22,7 @@ use crate::attach::Viewers;
 use crate::chains::{self, Ends};
 use crate::config::{Config, ConfigError};
 use crate::events::{Facts, of_the_host};
-use crate::hooks::{self, Gatekeeper, Happenings};
+use crate::hooks::{self, Gatekeeper, Happenings, Hooks};
 use crate::host::{Counters, Host};
 use crate::http::Web;
 use crate::keeper::{Exit, Keeper, KeeperError, Workers};
@@ -136,7 +136,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
         let workers = Arc::new(Workers::new(keeper.clone(), paths.logs().join("plugins.log")));
         let hooks = hooks::load(&paths, &socket, &config, workers, &happenings);
         let facts = Facts::new(storage.clone(), ends.clone(), happenings.clone());
-        let engine = engine(&keeper, &storage, facts, &config, &paths, &threads)?;
+        let engine = engine(&keeper, &storage, facts, &config, &paths, (&threads, &hooks))?;
         let sessions = known.len();
         engine.adopt(known);
         let host = Arc::new(Host {
@@ -220,7 +220,7 @@ fn engine(
     facts: Facts,
     config: &Config,
     paths: &Paths,
-    threads: &SessionThreads,
+    (threads, hooks): (&SessionThreads, &Hooks),
 ) -> Result<Engine, RunError> {
     let budget = Budget { total_bytes: config.sessions.total_bytes };
     let limits = Limits { session_bytes: config.sessions.limit_bytes, ..Limits::default() };
@@ -233,6 +233,7 @@ fn engine(
         spiller: Spiller::start(budget)?,
         threads: threads.threads(),
         redaction: redaction(config, paths)?,
+        filters: Some(hooks.filters()),
         max_running: config.sessions.max,
     }))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
-use crate::egress::{Egress, Literals, Redaction};
+use crate::egress::{Egress, Filters, LineFilter, Literals, Redaction};
 use crate::error::EngineError;
 use crate::events::{Event, Events, Fact};
 use crate::id::SessionId;
@@ -48,6 +48,8 @@ pub struct EngineParts {
     pub spiller: Spiller,
     pub threads: Threads,
     pub redaction: Redaction,
+    /// Who filters sessions besides the built-in rules; nobody, if `None`.
+    pub filters: Option<Arc<dyn Filters>>,
     /// Sessions that run at once; more are refused with a clear error.
     pub max_running: usize,
 }
@@ -146,7 +148,7 @@ impl Engine {
                 let status = status.unwrap_or(ExitStatus::Unknown);
                 record.state = RecordState::Ended { pid, at: SystemTime::now(), status };
             }
-            let egress = self.egress_again(record.id);
+            let egress = self.egress_again(&record);
             let handle = self.start(record, boot, egress);
             save_soon(&handle);
             if let Some(status) = status {
@@ -306,6 +308,7 @@ impl Engine {
     ) -> Result<SessionHandle, EngineError> {
         let id = record.id;
         let egress = self.keep_hidden(id, spec)?;
+        self.govern(&egress, &record)?;
         let held = self.parts.processes.spawn(id, spec).await?;
         let pid = held.pid;
         record.state = RecordState::Running { pid };
@@ -353,16 +356,36 @@ impl Engine {
         let hidden: Vec<Vec<u8>> =
             spec.hidden.iter().map(|value| value.as_encoded_bytes().to_vec()).collect();
         if !hidden.is_empty() {
-            let dir = self.dir_of(id);
-            let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-            made.and_then(|()| self.parts.redaction.key.seal(&dir, &hidden))
+            self.make_dir(id)
+                .and_then(|dir| self.parts.redaction.key.seal(&dir, &hidden))
                 .map_err(|source| EngineError::KeepHidden { id, source })?;
         }
         Ok(self.egress_of(&hidden))
     }
 
+    /// Puts the session's filter, if it has one, between it and its readers: there before its first byte.
+    fn govern(&self, egress: &Egress, record: &SessionRecord) -> Result<(), EngineError> {
+        let Some(filter) = self.filter_for(record) else { return Ok(()) };
+        let id = record.id;
+        self.make_dir(id)
+            .and_then(|dir| egress.govern(filter, &dir))
+            .map_err(|source| EngineError::KeepAnswers { id, source })?;
+        Ok(())
+    }
+
+    fn filter_for(&self, record: &SessionRecord) -> Option<Arc<dyn LineFilter>> {
+        self.parts.filters.as_ref()?.filter_for(record)
+    }
+
+    fn make_dir(&self, id: SessionId) -> std::io::Result<PathBuf> {
+        let dir = self.dir_of(id);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        Ok(dir)
+    }
+
     /// As an earlier daemon left it.
-    fn egress_again(&self, id: SessionId) -> Egress {
+    fn egress_again(&self, record: &SessionRecord) -> Egress {
+        let id = record.id;
         let hidden = self.parts.redaction.key.open(&self.dir_of(id)).unwrap_or_else(|error| {
             tracing::error!(session = %id, %error, "the values to hide cannot be read; only the rules hold");
             Vec::new()
@@ -370,6 +393,12 @@ impl Engine {
         let egress = self.egress_of(&hidden);
         if let Err(error) = egress.recall(&self.dir_of(id)) {
             tracing::error!(session = %id, %error, "what filters answered cannot be read");
+        }
+        if let Err(error) = self.govern(&egress, record) {
+            tracing::error!(session = %id, %error, "filters are asked again about everything");
+            if let Some(filter) = self.filter_for(record) {
+                egress.govern_in_memory(filter);
+            }
         }
         egress
     }
@@ -385,6 +414,7 @@ impl Engine {
         let input = boot.master().map(Input::new);
         let shared = Arc::new(Shared::new(record, self.parts.clone(), input, tx, egress));
         let handle = SessionHandle { shared: shared.clone() };
+        handle.begin_answering();
         self.sessions().insert(id, handle.clone());
         self.parts.threads.of(id).spawn(async move {
             if let Some(actor) = boot::actor(shared.clone(), rx, boot, &dir).await {

@@ -92,9 +92,7 @@ pub async fn start(
     let spec = SessionSpec::new(id, base, ask);
     let wanted = host.chains.registry().wanted(&spec).map_err(refused)?;
     if wanted.is_empty() {
-        let handle = host.engine.create_as(id, spec.into_engine()).await.map_err(fault::engine)?;
-        hooks::govern(host, &handle).await?;
-        return Ok(handle);
+        return host.engine.create_as(id, spec.into_engine()).await.map_err(fault::engine);
     }
     let asked = Asked(Arc::default());
     // A task of its own: a caller that goes away half way must not leave half of the work behind.
@@ -195,7 +193,6 @@ async fn begin(
     host.chains.started(id, SystemTime::now());
     told::die_at("started");
     look_after(&host, handle.clone());
-    hooks::govern(&host, &handle).await?;
     if gone.load(Ordering::Acquire) {
         let _ = handle.kill(ladder(&host, None, None)).await;
         remove(&host, &handle).await.map_err(fault::engine)?;

@@ -1,12 +1,13 @@
-//! Where filters do their work: on threads that step back for everybody else.
+//! Who filters a session, and where that is done: on threads that step back for everybody else.
 //!
-//! A session that prints as fast as it can needs its cores; reading behind it must not take them. So whoever has lines
+//! The engine asks when a session starts or is taken over, so that none is ever without its filters. A session that prints as fast as it can needs its cores; reading behind it must not take them. So whoever has lines
 //! answered for runs with a lower priority: its readers are late before the session is.
 
 use std::sync::{Arc, OnceLock};
 
-use greenroom_engine::egress::LineFilter;
-use greenroom_engine::{EngineError, SessionHandle};
+use greenroom_engine::egress::{Filters, LineFilter};
+use greenroom_engine::store::SessionRecord;
+use greenroom_plugins::host::{PluginHost, SessionFacts};
 use tokio::runtime::{Builder, Handle};
 
 /// Reading the journal blocks; more at once only take turns.
@@ -15,10 +16,17 @@ const BLOCKING_MAX: usize = 4;
 /// Of 19: a busy session gets ten times the share of a core.
 const NICE: i32 = 10;
 
-/// Has `filter` answer for what readers of the session see.
-pub fn govern(handle: &SessionHandle, filter: Arc<dyn LineFilter>) -> Result<(), EngineError> {
-    let _entered = place().map(|place| place.enter());
-    handle.govern(Some(filter))
+/// The filters among the plugins.
+pub struct Filtering(pub PluginHost);
+
+impl Filters for Filtering {
+    fn filter_for(&self, session: &SessionRecord) -> Option<Arc<dyn LineFilter>> {
+        self.0.filter_for(&SessionFacts { id: session.id, labels: session.labels.clone() })
+    }
+
+    fn place(&self) -> Option<Handle> {
+        place().cloned()
+    }
 }
 
 /// Made when the first session needs it, and there for the life of the process.

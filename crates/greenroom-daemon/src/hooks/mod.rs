@@ -7,7 +7,7 @@
 //! | `pump` | facts of sessions and news of plugins, told to observers |
 //! | `before` | `session.before`, as a link of the session's chain |
 //! | `submit` | `input.submit` |
-//! | `filtering` | where filters do their work |
+//! | `filtering` | who filters a session, and where that is done |
 //! | `idle` | `session.idle` |
 //! | `alerts`, `approvals` | what people are told, and asked |
 //!
@@ -28,10 +28,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use greenroom_engine::egress::{Egress, Filtered, Raw, Sink};
+use greenroom_engine::egress::{Egress, Filtered, Filters, Raw, Sink};
 use greenroom_engine::{SessionHandle, SessionId};
 use greenroom_plugins::chain::Outcome;
-use greenroom_plugins::host::{GateOutcome, Payload, PluginHost, SessionFacts};
+use greenroom_plugins::host::{GateOutcome, Payload, PluginHost};
 use greenroom_plugins::spec::{Cleanup, SessionSpec};
 use greenroom_plugins::store::Store;
 use greenroom_protocol::api::notice::Severity;
@@ -46,8 +46,6 @@ pub use pump::begin;
 use self::approvals::Approvals;
 use self::submit::Typed;
 use crate::host::Host;
-use crate::methods::session::ladder;
-use crate::rpc::fault;
 
 /// What the daemon knows of plugins.
 pub struct Hooks {
@@ -85,6 +83,11 @@ impl Hooks {
             Some(session) => session.filtered(Sink::Event, text.into()),
             None => self.rules.text(Sink::Event, Raw::new(text.into())),
         }
+    }
+
+    /// Who filters sessions, for the engine.
+    pub fn filters(&self) -> Arc<dyn Filters> {
+        Arc::new(filtering::Filtering(self.plugins.clone()))
     }
 
     pub fn will_be_killed(&self, id: SessionId) {
@@ -198,18 +201,6 @@ pub async fn may_attach(
     let fields = allowed(host, wish, payload).await?;
     // A plugin may take the right to type away, not give it.
     Ok(read_only || fields.get("read_only") == Some(&Value::Bool(true)))
-}
-
-/// Puts the session's filters between it and its readers. One that cannot be filtered does not run.
-pub async fn govern(host: &Arc<Host>, handle: &SessionHandle) -> Result<(), Fault> {
-    let facts = SessionFacts { id: handle.id(), labels: handle.info().record.labels };
-    let Some(filter) = host.hooks.plugins.filter_for(&facts) else { return Ok(()) };
-    if let Err(error) = filtering::govern(handle, filter) {
-        host.hooks.will_be_killed(handle.id());
-        let _ = handle.kill(ladder(host, None, None)).await;
-        return Err(fault::engine(error));
-    }
-    Ok(())
 }
 
 /// The daemon serves.

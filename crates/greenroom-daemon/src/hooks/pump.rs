@@ -18,8 +18,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::alerts::{self, Alert};
+use super::idle;
 use super::load::{Happened, Happenings};
-use super::{filtering, idle};
 use crate::events::{about, of_the_host};
 use crate::host::Host;
 
@@ -32,12 +32,6 @@ pub fn begin(host: &Arc<Host>, happenings: Happenings, happened: mpsc::Receiver<
         let info = handle.info();
         let facts = SessionFacts { id: handle.id(), labels: info.record.labels };
         host.hooks.plugins.meet(&facts);
-        // Also one that has ended: an earlier daemon may not have had all of it answered for.
-        if let Some(filter) = host.hooks.plugins.filter_for(&facts)
-            && let Err(error) = filtering::govern(&handle, filter)
-        {
-            tracing::error!(session = %handle.id(), %error, "filtering a session again");
-        }
         if info.pid.is_some() {
             idle::watch(host, handle);
         }

@@ -4,9 +4,23 @@
 //! masks where those hid something, and cannot bring back what they took. Deliberately absent: order of plugins,
 //! deadlines, failure policy. The one who answers applies them and always answers.
 
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
 use crate::egress::Sink;
 use crate::id::{Seq, SessionId};
 use crate::process::Wait;
+use crate::store::SessionRecord;
+
+/// Knows who filters a session. Asked when one starts or is taken over, before its first byte can be read.
+pub trait Filters: Send + Sync {
+    /// `None`: nobody filters such a session.
+    fn filter_for(&self, session: &SessionRecord) -> Option<Arc<dyn LineFilter>>;
+
+    /// Where the work behind the session's back is done; `None` where the session is started.
+    fn place(&self) -> Option<Handle>;
+}
 
 /// Decides about lines of a session before a governed sink shows them.
 pub trait LineFilter: Send + Sync {

@@ -33,7 +33,7 @@ use greenroom_term::{Frame, Row};
 use tokio::task::AbortHandle;
 
 pub(crate) use apply::Applying;
-pub use filter::{Line, LineFilter, Unit, Verdict};
+pub use filter::{Filters, Line, LineFilter, Unit, Verdict};
 pub use flow::{EXPIRE, PAUSE};
 pub use lane::VALUE;
 pub(crate) use ledger::{Edit, Ledger, REPLACE_MAX};
@@ -199,6 +199,10 @@ impl Governed {
         self.filter.clone().expect("a worker has a filter")
     }
 
+    pub fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+
     pub fn worked_by(&self, task: AbortHandle) {
         *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
@@ -270,8 +274,16 @@ impl Egress {
             Some(governed) => governed.ledger.clone(),
             None => Arc::new(Ledger::open(dir)?),
         };
-        let governed = Governed { filter: Some(filter), ledger, worker: Mutex::default() };
-        Ok(self.governed_by(governed))
+        Ok(self.answered_by(filter, ledger))
+    }
+
+    /// The same, with answers that the next daemon will not know: better than to show what nobody answered for.
+    pub(crate) fn govern_in_memory(&self, filter: Arc<dyn LineFilter>) {
+        self.answered_by(filter, Arc::new(Ledger::in_memory()));
+    }
+
+    fn answered_by(&self, filter: Arc<dyn LineFilter>, ledger: Arc<Ledger>) -> Arc<Governed> {
+        self.governed_by(Governed { filter: Some(filter), ledger, worker: Mutex::default() })
     }
 
     /// Applies what an earlier daemon's filters answered, if they did.

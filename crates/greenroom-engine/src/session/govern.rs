@@ -49,12 +49,24 @@ impl SessionHandle {
         match filter {
             None => self.egress().free(),
             Some(filter) => {
-                let governed = self.egress().govern(filter, &dir).map_err(keep)?;
-                let task = tokio::spawn(Worker::new(self.clone(), governed.clone()).run());
-                governed.worked_by(task.abort_handle());
+                self.egress().govern(filter, &dir).map_err(keep)?;
+                self.begin_answering();
             }
         }
         Ok(())
+    }
+
+    /// Sets to work for the filter this session has, if it has one.
+    pub(crate) fn begin_answering(&self) {
+        let governed = self.egress().governed().filter(|governed| governed.has_filter());
+        let Some(governed) = governed else { return };
+        let work = Worker::new(self.clone(), governed.clone()).run();
+        let place = self.shared.parts.filters.as_ref().and_then(|filters| filters.place());
+        let task = match place {
+            Some(place) => place.spawn(work),
+            None => tokio::spawn(work),
+        };
+        governed.worked_by(task.abort_handle());
     }
 }
 
@@ -85,6 +97,7 @@ impl Worker {
 
     async fn run(mut self) {
         let mut changes = self.handle.changes();
+        self.woken(&mut changes).await;
         loop {
             let change = *changes.borrow_and_update();
             self.skip_what_is_too_much(change.seq).await;
@@ -116,6 +129,17 @@ impl Worker {
                 continue;
             }
             self.wait(&mut changes, again).await;
+        }
+    }
+
+    /// How far the output of an ended session goes is known only once somebody wants to read it.
+    async fn woken(&self, changes: &mut tokio::sync::watch::Receiver<crate::session::Change>) {
+        let asleep = |change: crate::session::Change| {
+            change.ended.is_some() && change.seq == Seq(0) && !change.closed
+        };
+        if asleep(*changes.borrow_and_update()) {
+            // An error says that the session is gone, and so is its last reader.
+            let _ = changes.changed().await;
         }
     }
 

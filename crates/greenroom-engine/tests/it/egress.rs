@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use greenroom_engine::egress::{Line, LineFilter, Sight, Sink, Verdict};
+use greenroom_engine::egress::{Filters, Line, LineFilter, Sight, Sink, Verdict};
 use greenroom_engine::process::Wait;
 use greenroom_engine::session::{Following, Push};
+use greenroom_engine::store::SessionRecord;
 use greenroom_engine::transcript::plain;
 use greenroom_engine::wait::{Matcher, WaitError, WaitFor, frame_text};
 use greenroom_engine::{Seq, SessionHandle, SessionId, SessionSpec};
@@ -237,4 +238,104 @@ async fn events_have_no_facts_of_filters_that_keep_up() {
     let page = session.output(Seq(0), 1 << 20).await.unwrap();
     assert_eq!(plain(page.bytes.get()), "prompt without end");
     assert!(!stage.events.facts().iter().any(|fact| fact.contains("FiltersBehind")));
+}
+
+/// Everybody is filtered by the same guard.
+struct All(Arc<Guard>);
+
+impl Filters for All {
+    fn filter_for(&self, _: &SessionRecord) -> Option<Arc<dyn LineFilter>> {
+        Some(self.0.clone())
+    }
+
+    fn place(&self) -> Option<tokio::runtime::Handle> {
+        None
+    }
+}
+
+/// What governed readers see in this instant, through every door that asks no filter itself.
+async fn seen_now(session: &SessionHandle) -> String {
+    let page = session.output(Seq(0), 1 << 20).await.unwrap();
+    let mut seen = page.bytes.into_inner();
+    let recording = session.recording().await.unwrap();
+    recording
+        .replay(&mut |_, bytes| {
+            seen.extend_from_slice(bytes.map_or(&[][..], |bytes| bytes.into_inner()));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    plain(&seen)
+}
+
+/// A filter that never answers: whatever a reader sees was seen before the filter was there.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_reader_is_faster_than_the_filter_at_the_start_of_a_session() {
+    let guard = Arc::new(Guard::default());
+    guard.closed.store(true, Ordering::SeqCst);
+    let stage = Stage::with_filters(Arc::new(All(guard)));
+    for _ in 0..50 {
+        let session = stage.engine.create(secret("echo mask me; read x")).await.unwrap();
+        assert!(session.is_governed(Sink::Stream) && session.is_governed(Sink::Snapshot));
+        let mut changes = session.changes();
+        while changes.borrow_and_update().seq < Seq(9) {
+            assert_eq!(seen_now(&session).await, "");
+            let changed = tokio::time::timeout(PATIENCE, changes.changed());
+            changed.await.unwrap().unwrap();
+        }
+        assert_eq!(seen_now(&session).await, "");
+        session.write(None, b"\n").await.unwrap();
+        tokio::time::timeout(PATIENCE, session.over()).await.unwrap();
+        assert_eq!(seen_now(&session).await, "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_answers_is_asked_before_anybody_reads() {
+    let guard = Arc::new(Guard::default());
+    let stage = Stage::with_filters(Arc::new(All(guard)));
+    for _ in 0..50 {
+        let session = stage.engine.create(secret("echo mask me; echo last")).await.unwrap();
+        let mut seen = String::new();
+        while !seen.contains("last") {
+            seen = seen_now(&session).await;
+            assert!(!seen.contains("me"), "{seen}");
+            let (frame, _) = session.frame().await.unwrap();
+            assert!(!frame_text(frame.get()).contains("me"));
+        }
+    }
+}
+
+/// The same when another daemon takes sessions over: one that runs, and one that has ended and was never filtered.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_reader_is_faster_than_the_filter_after_a_restart() {
+    let mut stage = Stage::new();
+    let ended = stage.engine.create(secret("echo mask me; echo last")).await.unwrap().id();
+    let script = "echo mask me; read x; echo swap me; read x";
+    let runs = stage.engine.create(secret(script)).await.unwrap();
+    stage.engine.find(&ended.to_string()).unwrap().wait(exit()).await.unwrap();
+    let mut changes = runs.changes();
+    changes.wait_for(|change| change.seq >= Seq(9)).await.unwrap();
+    let runs = runs.id();
+    let guard = Arc::new(Guard::default());
+    guard.closed.store(true, Ordering::SeqCst);
+    stage.filters = Some(Arc::new(All(guard.clone())));
+    let stage = stage.next_daemon();
+    let [ended, runs] = [ended, runs].map(|id| stage.engine.find(&id.to_string()).unwrap());
+    for _ in 0..20 {
+        assert_eq!(seen_now(&runs).await, "");
+        assert_eq!(seen_now(&ended).await, "");
+    }
+    runs.write(None, b"\n").await.unwrap();
+    guard.closed.store(false, Ordering::SeqCst);
+    guard.open.notify_waiters();
+    for (session, last) in [(&ended, "last"), (&runs, "SWAPPED")] {
+        let mut seen = String::new();
+        let all = async {
+            while !seen.contains(last) {
+                seen = seen_now(session).await;
+                assert!(!seen.contains("me"), "{seen}");
+            }
+        };
+        tokio::time::timeout(PATIENCE, all).await.unwrap();
+    }
 }

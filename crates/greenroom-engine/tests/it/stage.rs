@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use greenroom_engine::egress::{HostKey, Redaction, Rules};
+use greenroom_engine::egress::{Filters, HostKey, Redaction, Rules};
 use greenroom_engine::engine::Known;
 use greenroom_engine::events::{Event, Events};
 use greenroom_engine::journal::{Budget, Limits, PIPE_BYTES, RING_BYTES, RingFds, Spiller};
@@ -28,6 +28,7 @@ pub struct Stage {
     pub events: Arc<FakeEvents>,
     pub dir: Arc<tempfile::TempDir>,
     limits: Limits,
+    pub filters: Option<Arc<dyn Filters>>,
     threads: SessionThreads,
     spiller: Spiller,
 }
@@ -39,7 +40,14 @@ impl Stage {
 
     pub fn with_limits(limits: Limits) -> Stage {
         let dir = Arc::new(tempfile::tempdir().unwrap());
-        Stage::build(Arc::default(), Arc::default(), Arc::default(), dir, limits)
+        Stage::build(Arc::default(), Arc::default(), Arc::default(), dir, (limits, None))
+    }
+
+    /// With somebody who filters its sessions from the start.
+    pub fn with_filters(filters: Arc<dyn Filters>) -> Stage {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let more = (Limits::default(), Some(filters));
+        Stage::build(Arc::default(), Arc::default(), Arc::default(), dir, more)
     }
 
     fn build(
@@ -47,7 +55,7 @@ impl Stage {
         store: Arc<FakeStore>,
         events: Arc<FakeEvents>,
         dir: Arc<tempfile::TempDir>,
-        limits: Limits,
+        (limits, filters): (Limits, Option<Arc<dyn Filters>>),
     ) -> Stage {
         let threads = SessionThreads::start(2).unwrap();
         let spiller = Spiller::start(Budget::default()).unwrap();
@@ -64,10 +72,11 @@ impl Stage {
                 false,
                 HostKey::load(&dir.path().join("key")).unwrap(),
             ),
+            filters: filters.clone(),
             max_running: 1000,
         });
         *processes.engine.lock().unwrap() = Some(engine.clone());
-        Stage { engine, processes, store, events, dir, limits, threads, spiller }
+        Stage { engine, processes, store, events, dir, limits, filters, threads, spiller }
     }
 
     pub async fn sh(&self, script: &str) -> SessionHandle {
@@ -91,8 +100,8 @@ impl Stage {
                 })
                 .collect()
         };
-        let Stage { processes, store, events, dir, limits, .. } = self;
-        let next = Stage::build(processes, store, events, dir, limits);
+        let Stage { processes, store, events, dir, limits, filters, .. } = self;
+        let next = Stage::build(processes, store, events, dir, (limits, filters));
         next.engine.adopt(known);
         next
     }

@@ -236,3 +236,38 @@ fn a_session_runs_at_its_pace_whatever_its_filter_does() {
         client.ok("plugin.disable", json!({ "name": name }));
     }
 }
+
+/// Somebody follows every session from its first byte on, and another client reads as soon as one is listed.
+#[test]
+fn a_reader_of_the_first_instant_sees_nothing_a_filter_has_not_answered_for() {
+    let home = home(CONFIG);
+    slow(home.path(), "timeout_ms = 250");
+    let host = Host::in_home(home, &[]);
+    let mut client = host.client();
+    grant(&mut client, "slow");
+    let mut follower = host.client();
+    follower.ok("server.set_notifications", json!({ "enabled": true }));
+    let (mut reader, rounds) = (host.client(), 20);
+    for _ in 0..rounds {
+        let script = "echo the private word; read x";
+        let params = json!({ "command": ["sh", "-c", script], "cwd": "/" });
+        let id = client.send("session.create", params);
+        let listed = reader.ok("session.list", json!({}));
+        for session in listed["sessions"].as_array().unwrap() {
+            let shown = transcript(&mut reader, session.as_str().unwrap());
+            assert!(!shown.contains("private"), "{shown}");
+        }
+        let created = client.answer(id)["result"]["session"].as_str().unwrap().to_owned();
+        let shown = transcript(&mut reader, &created);
+        assert!(!shown.contains("private"), "{shown}");
+    }
+    // All of them come in the end, masked.
+    for _ in 0..rounds {
+        let push = follower.until(|frame| {
+            let text = frame["params"]["output"].as_str().unwrap_or_default();
+            assert!(!text.contains("private"), "{frame}");
+            text.contains("*******")
+        });
+        assert!(!push.to_string().contains("private"));
+    }
+}
