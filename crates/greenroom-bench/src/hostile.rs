@@ -44,8 +44,9 @@ const HOSTILE: &[(&str, &str)] = &[
 
 /// A hook of its own kind, so that nothing asks it by itself.
 fn manifest(name: &str, kind: &str, hook: &str) -> String {
+    let stage = if hook == "output.filter" { "stage = \"redact\"\n" } else { "" };
     format!(
-        "schema = 1\n[plugin]\nname = \"{name}\"\nversion = \"1\"\n[[runtime]]\nid = \"main\"\nkind = \"{kind}\"\ncommand = [\"./filter\"]\n[[hooks]]\nhook = \"{hook}\"\ntimeout_ms = 400\n"
+        "schema = 1\n[plugin]\nname = \"{name}\"\nversion = \"1\"\n[[runtime]]\nid = \"main\"\nkind = \"{kind}\"\ncommand = [\"./filter\"]\n[[hooks]]\nhook = \"{hook}\"\n{stage}timeout_ms = 400\n"
     )
 }
 

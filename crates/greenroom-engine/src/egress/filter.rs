@@ -30,6 +30,11 @@ pub trait LineFilter: Send + Sync {
     /// One verdict per line, in order. A missing verdict counts as [`Verdict::Mask`], so that a short answer cannot
     /// let anything out. Several calls may be under way at once; their lines are in order within a call.
     fn filter<'a>(&'a self, session: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>>;
+
+    /// What every line would be answered with now, whatever it says: then none need be read. Never a text.
+    fn foregone(&self) -> Option<Verdict> {
+        None
+    }
 }
 
 /// What a filter is asked about.

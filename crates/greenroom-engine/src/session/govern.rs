@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::egress::{Assembler, Edit, Governed, LineFilter, Placed, REPLACE_MAX, Verdict};
+use crate::egress::{Assembler, Edit, Governed, Line, LineFilter, Placed, REPLACE_MAX, Verdict};
 use crate::error::EngineError;
 use crate::events::Fact;
 use crate::id::Seq;
@@ -101,6 +101,13 @@ impl Worker {
         loop {
             let change = *changes.borrow_and_update();
             self.skip_what_is_too_much(change.seq).await;
+            if self.flights.is_empty() {
+                match self.governed.filter().foregone() {
+                    Some(Verdict::Mask) => drop(self.answer_up_to(change.seq, Some(Edit::Mask))),
+                    Some(Verdict::Pass) => drop(self.answer_up_to(change.seq, None)),
+                    Some(Verdict::Replace(_) | Verdict::Drop) | None => {}
+                }
+            }
             let over = change.ended.is_some() || change.closed;
             let mut again = None;
             if self.flights.len() < IN_FLIGHT && self.read < change.seq {
@@ -197,7 +204,12 @@ impl Worker {
             self.lines.give_back(rest);
             let upto = lines.last().map_or(self.read, |placed| placed.end);
             let (filter, id) = (self.governed.filter(), self.handle.id());
-            let asked: Vec<_> = lines.iter().map(|placed| placed.line.clone()).collect();
+            // The places stay here, the texts go.
+            let asked = lines.iter_mut().map(|placed| {
+                let text = std::mem::take(&mut placed.line.text);
+                Line { text, ..placed.line.clone() }
+            });
+            let asked: Vec<Line> = asked.collect();
             let task = tokio::spawn(async move { filter.filter(id, &asked).await });
             self.flights.push_back(Flight { task, lines, upto });
         }
@@ -256,11 +268,22 @@ impl Worker {
         }
         let from = self.governed.ledger().answered();
         let to = Seq(tail.0 - BEHIND_MAX / 2);
-        if to > from {
-            self.enter(vec![(from, to, Edit::Mask)], to);
-            self.lines = Assembler::new(to);
-            self.read = to;
+        if self.answer_up_to(to, Some(Edit::Mask)) {
             self.handle.shared.emit(Fact::FiltersBehind { from, to });
         }
+    }
+
+    /// Nobody is asked about what comes before `to`; false, if all of that was answered. Only without flights: answers
+    /// are entered in order.
+    fn answer_up_to(&mut self, to: Seq, edit: Option<Edit>) -> bool {
+        let from = self.governed.ledger().answered();
+        if to <= from {
+            return false;
+        }
+        self.enter(edit.map(|edit| (from, to, edit)).into_iter().collect(), to);
+        self.lines = Assembler::new(to);
+        self.read = to;
+        self.partial_at = None;
+        true
     }
 }

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use greenroom_engine::egress::{Filters, Line, LineFilter, Sight, Sink, Verdict};
 use greenroom_engine::process::Wait;
-use greenroom_engine::session::{Following, Push};
+use greenroom_engine::session::{Following, Push, Subscription};
 use greenroom_engine::store::SessionRecord;
 use greenroom_engine::transcript::plain;
 use greenroom_engine::wait::{Matcher, WaitError, WaitFor, frame_text};
 use greenroom_engine::{Seq, SessionHandle, SessionId, SessionSpec};
+
+use greenroom_term::{Screen, Size};
 
 use crate::stage::{Stage, spec};
 
@@ -126,9 +128,14 @@ struct Guard {
     closed: AtomicBool,
     calls: AtomicUsize,
     open: tokio::sync::Notify,
+    foregone: Mutex<Option<Verdict>>,
 }
 
 impl LineFilter for Guard {
+    fn foregone(&self) -> Option<Verdict> {
+        self.foregone.lock().unwrap().clone()
+    }
+
     fn governs(&self, sink: Sink) -> bool {
         !matches!(sink, Sink::AttachLocal)
     }
@@ -226,6 +233,36 @@ async fn a_filter_that_does_not_answer_holds_up_readers_and_nobody_else() {
     let mut numbers: Vec<u32> = asked.iter().filter_map(|line| line.parse().ok()).collect();
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq(1..=20000));
+}
+
+/// Masked or passed by the page, until it has an opinion again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_whose_answer_is_known_is_not_asked() {
+    let stage = Stage::new();
+    let script = "printf 'one\\n\\033[1mtwo\\033[m\\n'; read x; echo three; read x; echo swap";
+    let session = stage.engine.create(secret(script)).await.unwrap();
+    let guard = Arc::new(Guard::default());
+    *guard.foregone.lock().unwrap() = Some(Verdict::Mask);
+    session.govern(Some(guard.clone())).unwrap();
+    let answered = async |line: &str| {
+        let text = Matcher::ContainsText { text: line.into(), ignore_case: false };
+        let wait = WaitFor { matcher: text, since: None, timeout: PATIENCE, sight: Sight::Bare };
+        session.wait(wait).await.unwrap();
+        let end = session.change().seq;
+        tokio::time::timeout(PATIENCE, session.answered_beyond(Seq(end.0 - 1))).await.unwrap();
+    };
+    answered("two").await;
+    *guard.foregone.lock().unwrap() = Some(Verdict::Pass);
+    session.write(None, b"\n").await.unwrap();
+    answered("three").await;
+    assert_eq!(guard.calls.load(Ordering::SeqCst), 0);
+    *guard.foregone.lock().unwrap() = None;
+    session.write(None, b"\n").await.unwrap();
+    session.wait(exit()).await.unwrap();
+    answered("swap").await;
+    let page = session.output(Seq(0), 1 << 20).await.unwrap();
+    let shown: Vec<_> = plain(page.bytes.get()).split_whitespace().map(str::to_owned).collect();
+    assert_eq!(shown, ["***", "***", "three", "SWAPPED", "BY", "GUARD"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -338,4 +375,174 @@ async fn no_reader_is_faster_than_the_filter_after_a_restart() {
         };
         tokio::time::timeout(PATIENCE, all).await.unwrap();
     }
+}
+
+/// Governs the sinks it is told to, with the words of [`Guard`].
+struct Only(Guard, &'static [Sink]);
+
+impl LineFilter for Only {
+    fn governs(&self, sink: Sink) -> bool {
+        self.1.contains(&sink)
+    }
+
+    fn filter<'a>(&'a self, id: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>> {
+        self.0.filter(id, lines)
+    }
+}
+
+impl Filters for Arc<Only> {
+    fn filter_for(&self, _: &SessionRecord) -> Option<Arc<dyn LineFilter>> {
+        Some(self.clone())
+    }
+
+    fn place(&self) -> Option<tokio::runtime::Handle> {
+        None
+    }
+}
+
+fn only(sinks: &'static [Sink]) -> (Stage, Arc<Only>) {
+    let only = Arc::new(Only(Guard::default(), sinks));
+    (Stage::with_filters(Arc::new(only.clone())), only)
+}
+
+fn viewer() -> Following {
+    Following::Viewer { size: Size::new(80, 24).unwrap(), read_only: false }
+}
+
+/// What a viewer's terminal shows, from everything it was sent until it shows `text` or the session is over.
+async fn viewed(viewer: &mut Subscription, text: &str) -> (Vec<u8>, String) {
+    let mut screen = Screen::new(Size::new(80, 24).unwrap());
+    let mut sent = Vec::new();
+    while !screen.text().contains(text) {
+        match tokio::time::timeout(PATIENCE, viewer.next()).await.expect(text) {
+            Some(Push::Output { bytes, .. }) => {
+                sent.extend_from_slice(bytes.get());
+                screen.feed(bytes.get());
+            }
+            Some(Push::Keyframe { bytes, .. }) => {
+                sent.extend_from_slice(bytes.get());
+                screen = Screen::restore(Size::new(80, 24).unwrap(), bytes.get());
+            }
+            Some(Push::Exited { .. }) | None => break,
+            Some(_) => {}
+        }
+    }
+    (sent, screen.text())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_governed_viewer_sees_what_filters_leave() {
+    let (stage, only) = only(&[Sink::AttachRemote]);
+    let script = format!("read x; {LINES}; printf 'in two'; read x; echo ' mask me'; read x");
+    let session = stage.engine.create(secret(&script)).await.unwrap();
+    let mut remote = session.subscribe_to(viewer(), Some(Sink::AttachRemote)).await.unwrap();
+    let mut local = session.subscribe_to(viewer(), Some(Sink::AttachLocal)).await.unwrap();
+    session.write(None, b"\n").await.unwrap();
+    let (sent, screen) = viewed(&mut remote, "in two").await;
+    assert!(screen.contains("one\n**** **\n\nSWAPPED BY GUARD\n"), "{screen}");
+    assert!(screen.contains(&format!("{} leak\nlast\n", "*".repeat(16))), "{screen}");
+    let text = String::from_utf8_lossy(&sent);
+    assert!(!text.contains("me") && !text.contains("hunter"), "{text}");
+    // Rows are asked about once, not with every picture.
+    let asked = only.0.asked.lock().unwrap().clone();
+    assert_eq!(asked.iter().filter(|line| *line == "one").count(), 2, "{asked:?}");
+    session.write(None, b"\n").await.unwrap();
+    let (sent, screen) = viewed(&mut remote, "****** ** ****").await;
+    assert!(!String::from_utf8_lossy(&sent).contains("me"), "{screen}");
+    // The human at this machine is not governed by this one.
+    assert!(viewed(&mut local, "mask me").await.1.contains("mask me"));
+    // The end comes after the last picture.
+    session.write(None, b"\n").await.unwrap();
+    let mut last = Vec::new();
+    while let Some(push) = tokio::time::timeout(PATIENCE, remote.next()).await.unwrap() {
+        last.push(push);
+        if matches!(last.last(), Some(Push::Exited { .. })) {
+            break;
+        }
+    }
+    assert!(last.iter().any(|push| matches!(push, Push::Keyframe { .. })), "{last:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_waits_for_a_filter_that_does_not_answer_and_the_session_does_not() {
+    let (stage, only) = only(&[Sink::AttachRemote]);
+    only.0.closed.store(true, Ordering::SeqCst);
+    let session = stage.engine.create(secret("seq 1 5000; echo mask me; read x")).await.unwrap();
+    let mut remote = session.subscribe_to(viewer(), Some(Sink::AttachRemote)).await.unwrap();
+    let mut changes = session.changes();
+    let all = changes.wait_for(|change| change.seq.0 > 28_000);
+    tokio::time::timeout(PATIENCE, all).await.unwrap().unwrap();
+    while let Some(push) = remote.try_next() {
+        assert!(!matches!(push, Push::Output { .. } | Push::Keyframe { .. }), "{push:?}");
+    }
+    only.0.closed.store(false, Ordering::SeqCst);
+    only.0.open.notify_waiters();
+    let (sent, _) = viewed(&mut remote, "**** **").await;
+    assert!(!String::from_utf8_lossy(&sent).contains("me"));
+    // One that never answers does not keep the end from its viewer.
+    only.0.closed.store(true, Ordering::SeqCst);
+    session.write(None, b"\n").await.unwrap();
+    viewed(&mut remote, "never shown").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_local_viewer_is_governed_where_it_is_named() {
+    let (stage, _) = only(&[Sink::AttachLocal]);
+    let script = format!("{LINES}; echo {VALUE}; echo end; read x");
+    let session = stage.engine.create(secret(&script)).await.unwrap();
+    let mut local = session.subscribe(viewer()).await.unwrap();
+    let (sent, screen) = viewed(&mut local, "end").await;
+    // Filters see what the rules left, and so does whoever they filter for.
+    let text = String::from_utf8_lossy(&sent);
+    assert!(!text.contains("me") && !text.contains("hunter"), "{screen}");
+    // Nobody answers for the others.
+    let page = session.output(Seq(0), 1 << 20).await.unwrap();
+    assert!(plain(page.bytes.get()).contains("mask me"));
+}
+
+const TELLS: &str = r"printf '\033]0;swap title\007\033]9;mask note\007\033]7;file:///drop/me\007'
+    printf '\033]9;plain note\007'; sleep 0.4; printf '\033]0;mask title\007'; read x";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_events_say_is_governed() {
+    let (stage, only) = only(&[Sink::Event, Sink::Snapshot]);
+    only.0.closed.store(true, Ordering::SeqCst);
+    let session = stage.engine.create(secret(TELLS)).await.unwrap();
+    let mut changes = session.changes();
+    let all = changes.wait_for(|change| change.seq.0 > 90);
+    tokio::time::timeout(PATIENCE, all).await.unwrap().unwrap();
+    let told = stage.events.facts();
+    assert!(!told.iter().any(|fact| fact.contains("note") || fact.contains("title")), "{told:?}");
+    assert_eq!(session.info().title, None);
+    only.0.closed.store(false, Ordering::SeqCst);
+    only.0.open.notify_waiters();
+    let stars = || session.info().title.is_some_and(|title| title.get() == "**** *****");
+    let titled = async {
+        while !stars() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, titled).await.unwrap();
+    let told = stage.events.facts().join("\n");
+    for expected in ["SWAPPED BY GUARD", "**** ****", "plain note", "**** *****"] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    for hidden in ["swap title", "mask note", "drop", "mask title"] {
+        assert!(!told.contains(hidden), "{hidden}: {told}");
+    }
+    let (frame, _) = session.frame().await.unwrap();
+    assert_eq!(frame.get().title.as_deref(), Some("**** *****"));
+    // Another daemon asks again before it says the title, and tells no event of it.
+    let (id, titles) = (session.id(), told.matches("Title(").count());
+    drop(session);
+    let stage = stage.next_daemon();
+    let session = stage.engine.find(&id.to_string()).unwrap();
+    let titled = async {
+        while session.info().title.is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, titled).await.unwrap();
+    assert_eq!(session.info().title.unwrap().get(), "**** *****");
+    assert_eq!(stage.events.facts().join("\n").matches("Title(").count(), titles);
 }

@@ -123,6 +123,11 @@ impl Breaker {
         }
     }
 
+    /// Whether a call would not be made now; asking this counts for nothing.
+    pub fn refuses(&self, now: Instant) -> bool {
+        self.open.as_ref().is_some_and(|open| open.probing || now < open.probe_at)
+    }
+
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
@@ -153,9 +158,12 @@ mod tests {
         for _ in 0..8 {
             assert_eq!(breaker.admit(now), Admission::Open);
             now += Duration::from_secs(wait) - Duration::from_millis(1);
+            assert!(breaker.refuses(now));
             assert_eq!(breaker.admit(now), Admission::Open);
             now += Duration::from_millis(1);
+            assert!(!breaker.refuses(now));
             assert_eq!(breaker.admit(now), Admission::Go);
+            assert!(breaker.refuses(now));
             // One probe at a time.
             assert_eq!(breaker.admit(now), Admission::Open);
             assert_eq!(breaker.failed(now), Change::None);

@@ -265,6 +265,26 @@ impl LineFilter for Chain {
     fn filter<'a>(&'a self, session: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>> {
         Box::pin(self.pass(session, lines))
     }
+
+    /// Sealed, or the first plugin sees every line and has stopped answering.
+    fn foregone(&self) -> Option<Verdict> {
+        if self.sealed.load(Ordering::Acquire) {
+            return Some(Verdict::Mask);
+        }
+        let registry = self.core.registry();
+        let mut entries = registry
+            .asked(Hook::OutputFilter)
+            .map(|(_, entry)| entry)
+            .filter(|entry| entry.wants(&self.facts.labels) && entry.said.unit != Wanted::Rows);
+        let first = entries.next()?;
+        let gave_up = first.prefilter.is_none() && first.breaker().refuses(Instant::now());
+        match first.policy {
+            OnFailure::Mask | OnFailure::Seal if gave_up => Some(Verdict::Mask),
+            OnFailure::Pass if gave_up && entries.next().is_none() => Some(Verdict::Pass),
+            // Held lines are tried again, and who comes next may see more than this one.
+            _ => None,
+        }
+    }
 }
 
 /// The local human's own stream only where a manifest says so.
