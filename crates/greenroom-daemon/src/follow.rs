@@ -96,7 +96,7 @@ impl Follow {
         loop {
             self.waiting.clear();
             self.waiting_bytes = 0;
-            let page = self.handle.output(self.cursor, PIECE_BYTES).await.ok()?;
+            let page = self.handle.output_pushed(self.cursor, PIECE_BYTES).await.ok()?;
             if page.next > self.cursor {
                 (self.cursor, self.behind) = (page.next, page.next);
                 let bytes = page.bytes.into_inner();

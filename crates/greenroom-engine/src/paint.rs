@@ -5,7 +5,9 @@
 
 use std::fmt::Write as _;
 
-use greenroom_term::{Color, Frame, Row, Size, Style, Underline};
+use greenroom_term::{
+    Color, Frame, InputModes, MouseEncoding, MouseMode, Row, Size, Style, Underline,
+};
 
 /// Paints `frame` into a window of another size, from its top-left corner.
 /// When the window is lower than the session, the rows around the cursor show.
@@ -26,6 +28,48 @@ pub fn letterbox(frame: &Frame, window: Size) -> Vec<u8> {
     }
     out.push_str("\x1b[?7h\x1b[?2026l");
     out.into_bytes()
+}
+
+/// The same with what the program asked input to look like, for a viewer who is sent nothing else.
+#[must_use]
+pub fn whole(frame: &Frame, window: Size) -> Vec<u8> {
+    let mut out = String::from_utf8(letterbox(frame, window)).expect("it was a string");
+    modes(&mut out, &frame.modes);
+    out.into_bytes()
+}
+
+/// Each mode that is on or off; those that are numbers only if they were set.
+fn modes(out: &mut String, modes: &InputModes) {
+    let mouse = |mode| modes.mouse == mode;
+    let encoding = |encoding| modes.mouse_encoding == encoding;
+    let switches = [
+        (1, modes.app_cursor),
+        (66, modes.app_keypad),
+        (67, modes.backarrow),
+        (9, mouse(MouseMode::X10)),
+        (1000, mouse(MouseMode::Normal)),
+        (1002, mouse(MouseMode::Button)),
+        (1003, mouse(MouseMode::Any)),
+        (1004, modes.focus),
+        (1005, encoding(MouseEncoding::Utf8)),
+        (1006, encoding(MouseEncoding::Sgr)),
+        (1007, modes.alternate_scroll),
+        (1016, encoding(MouseEncoding::SgrPixels)),
+        (2004, modes.bracketed_paste),
+    ];
+    // Some exclude each other: what is off must not undo what is on.
+    for (number, _) in switches.iter().filter(|(_, on)| !on) {
+        let _ = write!(out, "\x1b[?{number}l");
+    }
+    for (number, _) in switches.iter().filter(|(_, on)| *on) {
+        let _ = write!(out, "\x1b[?{number}h");
+    }
+    if modes.kitty_flags != 0 {
+        let _ = write!(out, "\x1b[={};1u", modes.kitty_flags);
+    }
+    if modes.modify_other_keys != 0 {
+        let _ = write!(out, "\x1b[>4;{}m", modes.modify_other_keys);
+    }
 }
 
 /// The frame's rows as text with colours, one line each.
@@ -160,6 +204,18 @@ mod tests {
         let viewer = painted(b"1\r\n2\r\n3\r\n4444444", size(10, 4), size(3, 2));
         assert_eq!(viewer.text(), "3\n444");
         assert!(!viewer.cursor().visible, "the cursor is outside the window");
+    }
+
+    #[test]
+    fn input_modes_survive_and_what_is_off_is_off() {
+        let mut viewer = Screen::new(size(20, 2));
+        viewer.feed(b"\x1b[?1003h\x1b[?1006h\x1b[?1004h");
+        for sequences in ["\x1b[?1h\x1b[?2004h\x1b[?1002h\x1b[?1006h", "\x1b[?1004h", ""] {
+            let mut screen = Screen::new(size(20, 2));
+            screen.feed(sequences.as_bytes());
+            viewer.feed(&whole(&screen.frame(), size(20, 2)));
+            assert_eq!(viewer.input_modes(), screen.input_modes(), "{sequences:?}");
+        }
     }
 
     #[test]

@@ -6,11 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use greenroom_term::{Frame, Size};
 use tokio::time::Instant;
 
 use crate::egress::redactor::Redactor;
 use crate::egress::{Egress, Filtered, Raw, Sink};
 use crate::id::Seq;
+use crate::paint;
 
 /// Output pauses this long: a few characters of an undecided end are let out, so that a prompt is not stuck.
 pub const PAUSE: Duration = Duration::from_millis(40);
@@ -68,20 +70,33 @@ impl Flow {
     }
 
     /// A picture of the screen at `seq`; output after it follows.
-    pub fn keyframe(&mut self, seq: Seq, picture: Raw<Picture>) -> Filtered<Vec<u8>> {
+    pub fn keyframe(&mut self, seq: Seq, Raw(picture): Raw<Picture>) -> Filtered<Vec<u8>> {
         if self.redactor.is_none() {
-            return Filtered(picture.0.bytes);
+            return Filtered(match picture.shown {
+                Shown::Keyframe { bytes, .. } => bytes,
+                Shown::Grid { frame, window } => paint::letterbox(&frame, window),
+            });
         }
         if seq != self.next {
-            self.restart(seq, &Raw(picture.0.before));
+            self.restart(seq, &Raw(picture.before));
         }
         self.from = seq;
+        match picture.shown {
+            Shown::Keyframe { bytes, wraps } => self.masked(&bytes, wraps),
+            Shown::Grid { frame, window } => self
+                .egress
+                .frame(Sink::AttachRemote, Raw(frame))
+                .map(|frame| paint::letterbox(&frame, window)),
+        }
+    }
+
+    fn masked(&self, bytes: &[u8], wraps: bool) -> Filtered<Vec<u8>> {
         let mut redactor = self.egress.redactor_at(Seq(0));
-        if picture.0.wraps {
+        if wraps {
             redactor = redactor.joining_rows();
         }
-        let mut out = Vec::with_capacity(picture.0.bytes.len());
-        redactor.feed(&picture.0.bytes, &mut out);
+        let mut out = Vec::with_capacity(bytes.len());
+        redactor.feed(bytes, &mut out);
         redactor.finish(&mut out);
         Filtered(out)
     }
@@ -118,12 +133,33 @@ impl Flow {
     }
 }
 
-/// A keyframe, and what is needed to go on from it.
-#[derive(Clone, Default)]
+/// A screen, and what is needed to go on from it.
 pub(crate) struct Picture {
-    pub bytes: Vec<u8>,
-    /// Some row of it goes on in the next.
-    pub wraps: bool,
+    pub shown: Shown,
     /// Output before it.
     pub before: Vec<u8>,
+}
+
+pub(crate) enum Shown {
+    /// For a viewer with a window of the session's size.
+    Keyframe {
+        bytes: Vec<u8>,
+        /// Some row of it goes on in the next.
+        wraps: bool,
+    },
+    /// To be painted into a window.
+    Grid { frame: Arc<Frame>, window: Size },
+}
+
+impl Picture {
+    /// About how many bytes it takes.
+    pub fn weight(&self) -> usize {
+        let shown = match &self.shown {
+            Shown::Keyframe { bytes, .. } => bytes.len(),
+            Shown::Grid { frame, .. } => {
+                usize::from(frame.size.cols()) * usize::from(frame.size.rows())
+            }
+        };
+        shown + self.before.len()
+    }
 }

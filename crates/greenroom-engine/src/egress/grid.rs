@@ -195,6 +195,15 @@ fn mask(rows: &mut [Row], spots: Vec<Spot>) {
     }
 }
 
+/// As many columns, all of them masked.
+pub(super) fn stars(text: &str) -> String {
+    let mask = |c: char| match c {
+        ' ' | '\t' => c.to_string(),
+        _ => "*".repeat(c.width().unwrap_or(0)),
+    };
+    text.chars().map(mask).collect()
+}
+
 /// Rows that belong together, with their text; those without text are left out.
 pub(super) fn groups(rows: &[Row], cols: usize) -> Vec<(std::ops::Range<usize>, String)> {
     joined_rows(rows, cols)

@@ -25,6 +25,7 @@ mod rules;
 mod test_file;
 mod vault;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -36,7 +37,7 @@ pub(crate) use apply::Applying;
 pub use filter::{Filters, Line, LineFilter, Unit, Verdict};
 pub use flow::{EXPIRE, PAUSE};
 pub use lane::VALUE;
-pub(crate) use ledger::{Edit, Ledger, REPLACE_MAX};
+pub(crate) use ledger::{Edit, Edits, Ledger, REPLACE_MAX};
 pub(crate) use lines::{Assembler, Placed};
 pub use literals::{Literals, VALUE_MIN};
 pub use redactor::{HOLD_MAX, LOOK_AHEAD, LOOK_BACK, Masked, Redactor, Shield};
@@ -53,6 +54,13 @@ pub struct Raw<T>(T);
 impl<T> Raw<T> {
     pub fn new(value: T) -> Raw<T> {
         Raw(value)
+    }
+}
+
+impl Raw<flow::Picture> {
+    /// For the one who asks filters about it before it is shown.
+    pub(crate) fn inside(self) -> flow::Picture {
+        self.0
     }
 }
 
@@ -154,6 +162,10 @@ pub enum Sight {
 /// Rows of one question to a filter.
 const ROWS_AT_ONCE: usize = 256;
 
+/// What filters said about the rows of a screen, by their text: the next screen has most of them again.
+#[derive(Default)]
+pub(crate) struct Known(HashMap<String, Verdict>);
+
 /// How a host filters.
 #[derive(Clone, Debug)]
 pub struct Redaction {
@@ -211,6 +223,11 @@ impl Governed {
     pub fn limit(&self, sink: Sink) -> Option<Seq> {
         let governs = self.filter.as_ref().is_some_and(|filter| filter.governs(sink));
         governs.then(|| self.ledger.answered())
+    }
+
+    /// Whether what was answered holds for `sink`. Without a filter nobody says any more for which it was meant.
+    pub fn concerns(&self, sink: Sink) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.governs(sink))
     }
 }
 
@@ -323,7 +340,15 @@ impl Egress {
 
     /// Whether readers of `sink` see only what a filter has answered for.
     pub fn is_governed(&self, sink: Sink) -> bool {
-        self.governed().is_some_and(|governed| governed.limit(sink).is_some())
+        self.governing(sink).is_some()
+    }
+
+    /// Who answers for what `sink` shows. The local attach stream, where it is filtered at all, is like a remote one.
+    fn governing(&self, sink: Sink) -> Option<Arc<dyn LineFilter>> {
+        let filter = self.governed()?.filter.clone()?;
+        let as_remote = sink == Sink::AttachLocal && self.0.attach;
+        let governs = filter.governs(sink) || (as_remote && filter.governs(Sink::AttachRemote));
+        governs.then_some(filter)
     }
 
     /// A filter's own words are text like any other.
@@ -332,21 +357,25 @@ impl Egress {
         grid::text(&self.shield(), &shown)
     }
 
-    /// A masked screen as filters want it shown.
+    /// A masked screen as filters of `sink` want it shown. They are asked about what is not `known` from the last one.
     pub(crate) async fn governed_frame(
         &self,
+        sink: Sink,
         place: (SessionId, Seq),
         frame: Filtered<Arc<Frame>>,
+        known: &mut Known,
     ) -> Filtered<Arc<Frame>> {
-        if !self.is_governed(Sink::Snapshot) {
+        if !self.is_governed(sink) {
             return frame;
         }
         let mut shown = Frame::clone(&frame.0);
         let cols = shown.size.cols();
-        match self.governed_rows(Sink::Snapshot, place, &mut shown.rows, cols).await {
-            true => Filtered(Arc::new(shown)),
-            false => frame,
+        self.governed_rows(sink, place, (&mut shown.rows, cols), known).await;
+        if let Some(title) = shown.title.take() {
+            shown.title =
+                self.governed_text(sink, place, Filtered(title)).await.map(Filtered::into_inner);
         }
+        Filtered(Arc::new(shown))
     }
 
     /// Masked scrollback as filters want it shown.
@@ -356,45 +385,84 @@ impl Egress {
         mut rows: Filtered<Vec<Row>>,
         cols: u16,
     ) -> Filtered<Vec<Row>> {
-        self.governed_rows(Sink::Transcript, place, &mut rows.0, cols).await;
+        let known = &mut Known::default();
+        self.governed_rows(Sink::Transcript, place, (&mut rows.0, cols), known).await;
         rows
     }
 
     /// Rows as filters want them shown; those whose sink nobody governs as they are.
-    pub(crate) async fn governed_rows(
+    async fn governed_rows(
         &self,
         sink: Sink,
+        place: (SessionId, Seq),
+        (rows, cols): (&mut [Row], u16),
+        known: &mut Known,
+    ) {
+        let Some(filter) = self.governing(sink) else { return };
+        let cols = usize::from(cols);
+        let groups = grid::groups(rows, cols);
+        let mut now = Known::default();
+        for (_, text) in &groups {
+            if let Some(verdict) = known.0.remove(text) {
+                now.0.insert(text.clone(), verdict);
+            }
+        }
+        let mut new: Vec<String> = groups.iter().map(|(_, text)| text.clone()).collect();
+        new.retain(|text| !now.0.contains_key(text));
+        new.sort_unstable();
+        new.dedup();
+        let verdicts = self.verdicts(&*filter, place, Unit::Rows, &new).await;
+        now.0.extend(new.into_iter().zip(verdicts));
+        for (range, text) in groups {
+            let verdict = now.0.get(&text).unwrap_or(&Verdict::Mask);
+            grid::show(&mut rows[range], cols, verdict);
+        }
+        *known = now;
+    }
+
+    /// A masked text as filters of `sink` want it told, line by line; `None` if nothing of it is left.
+    pub(crate) async fn governed_text(
+        &self,
+        sink: Sink,
+        place: (SessionId, Seq),
+        text: Filtered<String>,
+    ) -> Option<Filtered<String>> {
+        let Some(filter) = self.governing(sink) else { return Some(text) };
+        let lines: Vec<String> = text.0.split('\n').map(str::to_owned).collect();
+        let verdicts = self.verdicts(&*filter, place, Unit::Line, &lines).await;
+        let shown: Vec<String> = lines
+            .into_iter()
+            .zip(verdicts)
+            .filter_map(|(line, verdict)| match verdict {
+                Verdict::Pass => Some(line),
+                Verdict::Replace(text) => Some(text),
+                Verdict::Mask => Some(grid::stars(&line)),
+                Verdict::Drop => None,
+            })
+            .collect();
+        (!shown.is_empty()).then(|| Filtered(shown.join("\n")))
+    }
+
+    /// One verdict for each text. A missing one is a mask.
+    async fn verdicts(
+        &self,
+        filter: &dyn LineFilter,
         (session, seq): (SessionId, Seq),
-        rows: &mut [Row],
-        cols: u16,
-    ) -> bool {
-        let Some(governed) = self.governed().filter(|governed| governed.limit(sink).is_some())
-        else {
-            return false;
-        };
-        let filter = governed.filter();
-        let groups = grid::groups(rows, usize::from(cols));
-        let mut changed = false;
-        for some in groups.chunks(ROWS_AT_ONCE) {
-            let line = |(_, text): &(std::ops::Range<usize>, String)| Line {
-                seq,
-                unit: Unit::Rows,
-                text: text.clone(),
-                partial: false,
-            };
+        unit: Unit,
+        texts: &[String],
+    ) -> Vec<Verdict> {
+        let mut all = Vec::with_capacity(texts.len());
+        for some in texts.chunks(ROWS_AT_ONCE) {
+            let line = |text: &String| Line { seq, unit, text: text.clone(), partial: false };
             let lines: Vec<Line> = some.iter().map(line).collect();
             let mut verdicts = filter.filter(session, &lines).await;
             verdicts.resize(lines.len(), Verdict::Mask);
-            for ((range, _), verdict) in some.iter().zip(verdicts) {
-                let verdict = match verdict {
-                    Verdict::Replace(text) => Verdict::Replace(self.replacement(&text)),
-                    other => other,
-                };
-                changed |= verdict != Verdict::Pass;
-                grid::show(&mut rows[range.clone()], usize::from(cols), &verdict);
-            }
+            all.extend(verdicts.into_iter().map(|verdict| match verdict {
+                Verdict::Replace(text) => Verdict::Replace(self.replacement(&text)),
+                other => other,
+            }));
         }
-        changed
+        all
     }
 
     /// A text as a whole.

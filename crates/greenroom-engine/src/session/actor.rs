@@ -471,6 +471,8 @@ impl Actor {
         self.timers = Timers { sleep: self.timers.sleep, ..Timers::default() };
         self.marks.flush(&self.shared);
         self.answer_frames();
+        // Whoever is painted to has not seen the last of it.
+        self.paint(Instant::now());
         self.shared.ended(exiting.status);
         for subscriber in &mut self.subscribers {
             subscriber.push(seq, Sent::Exited { status: exiting.status, seq });

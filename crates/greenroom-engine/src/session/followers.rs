@@ -7,13 +7,13 @@ use greenroom_term::Size;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::egress::flow::Picture;
+use crate::egress::flow::{Picture, Shown};
 use crate::egress::{LOOK_BACK, Raw, Sink};
 use crate::events::Fact;
 use crate::id::{ClientId, Seq};
-use crate::paint;
 use crate::session::SessionState;
 use crate::session::actor::Actor;
+use crate::session::painter::Painter;
 use crate::session::subscribers::{Following, Sent, Subscriber, Subscription, subscribe};
 
 /// Letterboxed viewers are repainted at most this often.
@@ -34,12 +34,13 @@ impl Actor {
             self.shared.emit(Fact::ClientAttached { client, read_only });
         }
         let start = self.view.seq();
+        let painter = self.painter(following, sink);
         let (subscriber, mut subscription) = subscribe(
             client,
             following,
             start,
             self.shared.tx.clone(),
-            (&self.shared.egress, sink),
+            (&self.shared.egress, sink, painter),
         );
         if let Some(source) = self.source.as_ref().filter(|_| subscriber.filtered) {
             // A copy in memory; where the ring has less, the follower reads the files itself.
@@ -53,6 +54,15 @@ impl Actor {
         self.publish();
         // Whoever asked may be gone; dropping the subscription unsubscribes.
         let _ = reply.send(subscription);
+    }
+
+    /// A viewer that filters govern is sent pictures.
+    fn painter(&self, following: Following, sink: Option<Sink>) -> Option<Painter> {
+        let egress = &self.shared.egress;
+        let sink = sink.filter(|sink| egress.is_governed(*sink))?;
+        let place = self.shared.parts.filters.as_ref().and_then(|filters| filters.place());
+        let is_viewer = matches!(following, Following::Viewer { .. });
+        is_viewer.then(|| Painter::new((egress, sink), self.shared.id, place))
     }
 
     /// Puts a follower on firm ground: a picture of now, or where its gap is.
@@ -76,21 +86,22 @@ impl Actor {
             }
             Following::Viewer { .. } => {
                 let window = self.sizes.viewer_size(client).unwrap_or(session_size);
-                let picture = if window == session_size {
-                    self.view.keyframe()
+                let painted = self.subscribers[index].governed || window != session_size;
+                let shown = if painted {
+                    Shown::Grid { frame: self.view.frame(), window }
                 } else {
-                    paint::letterbox(&self.view.frame(), window)
+                    // Only a filter wants to know, and a frame costs something.
+                    let wraps = self.subscribers[index].filtered
+                        && self.view.frame().rows.iter().any(|row| row.wrapped);
+                    Shown::Keyframe { bytes: self.view.keyframe(), wraps }
                 };
-                // Only a filter wants to know, and a frame costs something.
-                let wraps = self.subscribers[index].filtered
-                    && self.view.frame().rows.iter().any(|row| row.wrapped);
-                let weight = picture.len();
-                let picture = Raw::new(Picture { bytes: picture, wraps, before });
+                let picture = Picture { shown, before };
+                let weight = picture.weight();
                 let subscriber = &mut self.subscribers[index];
-                subscriber.painted = window != session_size;
+                subscriber.painted = painted;
                 subscriber.stale = false;
                 subscriber.push(seq, Sent::Resized { size: session_size });
-                let size = session_size;
+                let (size, picture) = (session_size, Raw::new(picture));
                 subscriber.push(seq, Sent::Keyframe { seq, size, weight, picture });
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use greenroom_term::{Frame, InputModes, KeyPress, Row, Size, encode_key, encode_paste};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::egress::{Egress, Filtered, Raw, Sight, Sink};
+use crate::egress::{Egress, Filtered, Known, Raw, Sight, Sink};
 use crate::error::EngineError;
 use crate::id::{ClientId, Seq, SessionId};
 use crate::journal::JournalReader;
@@ -113,7 +113,8 @@ impl SessionHandle {
         let frame = match sight {
             Sight::Masked => {
                 let frame = self.egress().frame(Sink::Snapshot, frame);
-                self.egress().governed_frame((self.id(), seq), frame).await
+                let (place, known) = ((self.id(), seq), &mut Known::default());
+                self.egress().governed_frame(Sink::Snapshot, place, frame, known).await
             }
             Sight::Bare => self.egress().bare(frame),
         };

@@ -55,10 +55,7 @@ impl MarkGate {
 
     pub fn flush(&mut self, shared: &Arc<Shared>) {
         if let Some(title) = self.title.take() {
-            let title = shared.egress.text(Sink::Event, Raw::new(title));
-            if shared.titled(&title) {
-                shared.emit(Fact::Title(title));
-            }
+            shared.tell(Fact::Title(shared.egress.text(Sink::Event, Raw::new(title))));
         }
         if std::mem::take(&mut self.bell) {
             shared.emit(Fact::Bell);
@@ -84,11 +81,11 @@ impl MarkGate {
                 selection,
                 data: shared.egress.bytes(Sink::Event, Raw::new(data)),
             },
-            Mark::PromptStart => Fact::PromptStarted,
-            Mark::CommandStart => Fact::CommandStarted,
-            Mark::CommandEnd { exit } => Fact::CommandEnded { exit },
+            Mark::PromptStart => return shared.emit(Fact::PromptStarted),
+            Mark::CommandStart => return shared.emit(Fact::CommandStarted),
+            Mark::CommandEnd { exit } => return shared.emit(Fact::CommandEnded { exit }),
             Mark::PromptEnd | Mark::Bell | Mark::Title(_) | Mark::Progress { .. } => return,
         };
-        shared.emit(fact);
+        shared.tell(fact);
     }
 }

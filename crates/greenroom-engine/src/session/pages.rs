@@ -53,7 +53,13 @@ impl SessionHandle {
         max_bytes: usize,
     ) -> Result<Page, EngineError> {
         let governed = self.egress().governed();
-        self.page(sight, since, max_bytes, governed).await
+        self.page((sight, Sink::Transcript), since, max_bytes, governed).await
+    }
+
+    /// The same as pushes, for a reader who follows.
+    pub async fn output_pushed(&self, since: Seq, max_bytes: usize) -> Result<Page, EngineError> {
+        let governed = self.egress().governed();
+        self.page((Sight::Masked, Sink::Stream), since, max_bytes, governed).await
     }
 
     /// The same for filters themselves: what they have not answered for, too.
@@ -62,21 +68,23 @@ impl SessionHandle {
         since: Seq,
         max_bytes: usize,
     ) -> Result<Page, EngineError> {
-        self.page(Sight::Masked, since, max_bytes, None).await
+        self.page((Sight::Masked, Sink::Transcript), since, max_bytes, None).await
     }
 
     async fn page(
         &self,
-        sight: Sight,
+        (sight, sink): (Sight, Sink),
         since: Seq,
         max_bytes: usize,
         governed: Option<Arc<Governed>>,
     ) -> Result<Page, EngineError> {
+        let governed = governed.filter(|governed| governed.concerns(sink));
+        let limit = governed.as_ref().and_then(|governed| governed.limit(sink));
         let reader = self.settled_reader().await?;
         let egress = self.egress().clone();
         let rest = self.rest();
         blocking(move || match sight {
-            Sight::Masked => masked(&reader, &egress, (since, max_bytes), rest, governed),
+            Sight::Masked => masked(&reader, &egress, (since, max_bytes), rest, (governed, limit)),
             Sight::Bare => bare(&reader, &egress, since, max_bytes),
         })
         .await
@@ -90,7 +98,7 @@ impl SessionHandle {
     /// Until more of the output may be shown than up to `beyond`, or nobody decides about that.
     pub async fn answered_beyond(&self, beyond: Seq) {
         let Some(governed) = self.egress().governed() else { return };
-        if governed.limit(Sink::Transcript).is_some() {
+        if governed.has_filter() {
             let mut changes = governed.ledger().changes();
             let _ = changes.wait_for(|answered| *answered > beyond).await;
         }
@@ -209,10 +217,9 @@ fn masked(
     egress: &Egress,
     (since, max): (Seq, usize),
     rest: Rest,
-    governed: Option<Arc<Governed>>,
+    (governed, limit): (Option<Arc<Governed>>, Option<Seq>),
 ) -> Result<Page, EngineError> {
     let (oldest, tail) = reader.span();
-    let limit = governed.as_ref().and_then(|governed| governed.limit(Sink::Transcript));
     let from = since.max(oldest).min(tail).min(limit.unwrap_or(tail).max(oldest));
     let limit = limit.unwrap_or(Seq(u64::MAX / 2));
     let applying = governed.map(|governed| {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use greenroom_term::{Frame, Size};
 
-use crate::egress::{Applying, Egress, Filtered, Raw, Redactor, Sight, Sink};
+use crate::egress::{Applying, Edits, Egress, Filtered, Raw, Redactor, Sight, Sink};
 use crate::error::EngineError;
 use crate::id::Seq;
 use crate::journal::{Item, JournalReader, ReplayFrom};
@@ -62,7 +62,7 @@ impl Recording {
                 sink(item, bytes)
             })?);
         }
-        let governed = self.egress.governed();
+        let governed = self.egress.governed().filter(|governed| governed.concerns(Sink::Recording));
         let limit = governed.as_ref().and_then(|governed| governed.limit(Sink::Recording));
         let mut masking = Masking {
             egress: &self.egress,
@@ -183,7 +183,10 @@ impl Masking<'_, '_> {
                 }
                 Waiting::Keyframe { seq, time_ns, size, bytes } => {
                     let masked = self.egress.bytes(Sink::Recording, Raw::new(bytes.clone()));
-                    let bytes = masked.into_inner();
+                    let mut bytes = masked.into_inner();
+                    if self.limit < Seq(u64::MAX) {
+                        bytes = unanswered(&bytes);
+                    }
                     let (seq, time_ns, size) = (*seq, *time_ns, *size);
                     let item = Item::Keyframe { seq, time_ns, size, bytes: &bytes };
                     let filtered = self.egress.made_of_filtered(bytes.as_slice());
@@ -198,6 +201,14 @@ impl Masking<'_, '_> {
         }
         self.out.drain(..used);
     }
+}
+
+/// A picture of output that is gone, and with it what filters said: none of its text is shown.
+fn unanswered(keyframe: &[u8]) -> Vec<u8> {
+    let edits = Edits { floor: u64::MAX, list: Vec::new() };
+    let mut out = Vec::with_capacity(keyframe.len());
+    Applying::new(edits, true).feed(Seq(0), keyframe, Seq(0), &mut out);
+    out
 }
 
 impl Waiting {

@@ -10,7 +10,7 @@ use greenroom_term::{InputModes, Size};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::egress::{Egress, Filtered};
+use crate::egress::{Egress, Filtered, Raw, Sink};
 use crate::engine::EngineParts;
 use crate::events::{Event, Fact};
 use crate::id::{ClientId, Seq, SessionId};
@@ -18,6 +18,7 @@ use crate::journal::RecordingState;
 use crate::process::{ExitStatus, Member, Wait};
 use crate::session::actor::{Msg, Source};
 use crate::session::input::Input;
+use crate::session::telling::Telling;
 use crate::store::{RecordState, SessionRecord, StoreError};
 
 /// The record of an ended session is saved again this often until it is.
@@ -63,6 +64,7 @@ pub(crate) struct Shared {
     pub egress: Egress,
     pub input: Option<Input>,
     pub tx: mpsc::Sender<Msg>,
+    pub telling: Telling,
     pub parts: Arc<EngineParts>,
     change: watch::Sender<Change>,
     /// The session ended or was closed. Apart from `change`, so that whoever waits for nothing
@@ -105,6 +107,7 @@ impl Shared {
             egress,
             input,
             tx,
+            telling: Telling::default(),
             parts,
             change: watch::Sender::new(change),
             over: watch::Sender::new(ended.is_some()),
@@ -214,15 +217,12 @@ impl Shared {
     }
 
     /// The actor starts (again) with a screen at this point.
-    pub fn resumed(&self, seq: Seq, modes: InputModes, title: Option<String>) {
-        {
-            let mut live = self.live();
-            live.modes = modes;
-            live.title = title.map(|text| {
-                self.egress.text(crate::egress::Sink::Event, crate::egress::Raw::new(text))
-            });
-        }
+    pub fn resumed(self: &Arc<Self>, seq: Seq, modes: InputModes, title: Option<String>) {
+        self.live().modes = modes;
         self.change.send_modify(|change| change.seq = seq);
+        if let Some(title) = title {
+            self.had_title(self.egress.text(Sink::Event, Raw::new(title)));
+        }
     }
 
     pub fn resized(&self, size: Size) {

@@ -14,11 +14,12 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
-use crate::egress::flow::{Flow, Picture};
+use crate::egress::flow::{Flow, Picture, Shown};
 use crate::egress::{Egress, Filtered, Raw, Sink};
 use crate::id::{ClientId, Seq};
 use crate::process::ExitStatus;
 use crate::session::actor::Msg;
+use crate::session::painter::{Grid, Painter};
 
 /// Pushes queued per follower. Small bursts (echoes) are many and tiny.
 const QUEUE_PUSHES: usize = 256;
@@ -106,6 +107,8 @@ pub(crate) struct Subscriber {
     pub following: Following,
     /// What it is sent is filtered, and the filter wants to know what was before.
     pub filtered: bool,
+    /// Filters decide about its rows: it is always painted to.
+    pub governed: bool,
     tx: mpsc::Sender<Sent>,
     gauge: Arc<Gauge>,
     /// First byte that was not queued, while cut.
@@ -133,6 +136,8 @@ pub struct Subscription {
     flow: Flow,
     /// Output before the start, if the ring still had it.
     before: Option<Raw<Vec<u8>>>,
+    /// Makes pictures for a viewer that filters govern.
+    painter: Option<Painter>,
     /// Made fit, not given out yet.
     ready: VecDeque<Push>,
 }
@@ -142,7 +147,7 @@ pub(crate) fn subscribe(
     following: Following,
     start: Seq,
     actor: mpsc::Sender<Msg>,
-    (egress, sink): (&Egress, Option<Sink>),
+    (egress, sink, painter): (&Egress, Option<Sink>, Option<Painter>),
 ) -> (Subscriber, Subscription) {
     let flow = Flow::new(egress, sink, start);
     let (tx, rx) = mpsc::channel(QUEUE_PUSHES);
@@ -150,7 +155,8 @@ pub(crate) fn subscribe(
     let subscriber = Subscriber {
         client,
         following,
-        filtered: flow.is_filtered(),
+        filtered: flow.is_filtered() && painter.is_none(),
+        governed: painter.is_some(),
         tx,
         gauge: gauge.clone(),
         cut_at: None,
@@ -169,6 +175,7 @@ pub(crate) fn subscribe(
             resyncing: false,
             flow,
             before: None,
+            painter,
             ready,
         },
     )
@@ -219,6 +226,9 @@ impl Subscription {
     ///
     /// Cancel-safe: a push is either returned or still queued.
     pub async fn next(&mut self) -> Option<Push> {
+        if self.painter.is_some() {
+            return self.next_painted().await;
+        }
         loop {
             if let Some(push) = self.ready.pop_front() {
                 return Some(push);
@@ -231,16 +241,7 @@ impl Subscription {
                 Err(mpsc::error::TryRecvError::Disconnected) => return self.last(),
                 Err(mpsc::error::TryRecvError::Empty) => {}
             }
-            // A cut leaves something queued, so whoever was cut comes by here
-            // after reading it.
-            if self.is_cut() {
-                // Room first: once the flag is down nothing may be awaited, or a
-                // caller that gives up in between would never be caught up.
-                let room = self.actor.reserve().await.ok()?;
-                if self.gauge.cut.swap(false, Ordering::AcqRel) {
-                    room.send(Msg::Resync { client: self.client });
-                }
-            }
+            self.catch_up().await?;
             let sent = match self.flow.due() {
                 None => self.rx.recv().await,
                 Some(due) => match tokio::time::timeout_at(due, self.rx.recv()).await {
@@ -254,6 +255,50 @@ impl Subscription {
             match sent {
                 Some(sent) => self.take(sent),
                 None => return self.last(),
+            }
+        }
+    }
+
+    /// A cut leaves something queued, so whoever was cut comes by here after reading it.
+    async fn catch_up(&mut self) -> Option<()> {
+        if self.is_cut() {
+            // Room first: once the flag is down nothing may be awaited, or a
+            // caller that gives up in between would never be caught up.
+            let room = self.actor.reserve().await.ok()?;
+            if self.gauge.cut.swap(false, Ordering::AcqRel) {
+                room.send(Msg::Resync { client: self.client });
+            }
+        }
+        Some(())
+    }
+
+    /// [`Subscription::next`] for a viewer that filters govern.
+    async fn next_painted(&mut self) -> Option<Push> {
+        loop {
+            while let Ok(sent) = self.rx.try_recv() {
+                self.take(sent);
+            }
+            if let Some(push) = self.ready.pop_front() {
+                return Some(push);
+            }
+            if let Some(push) = self.painter.as_mut().and_then(Painter::try_next) {
+                return Some(push);
+            }
+            let gone = self.rx.is_closed() && self.rx.is_empty();
+            if !gone {
+                self.catch_up().await?;
+            }
+            let painter = self.painter.as_mut()?;
+            if gone && !painter.is_busy() {
+                return None;
+            }
+            tokio::select! {
+                () = painter.ready() => {}
+                sent = self.rx.recv(), if !gone => {
+                    if let Some(sent) = sent {
+                        self.take(sent);
+                    }
+                }
             }
         }
     }
@@ -276,6 +321,9 @@ impl Subscription {
                     return None;
                 }
                 Err(_) => {
+                    if let Some(painter) = &mut self.painter {
+                        return painter.try_next();
+                    }
                     self.tick();
                     return self.ready.pop_front();
                 }
@@ -327,6 +375,9 @@ impl Subscription {
 
     fn take(&mut self, sent: Sent) {
         self.gauge.bytes.fetch_sub(sent.weight(), Ordering::Relaxed);
+        if self.painter.is_some() {
+            return self.take_painted(sent);
+        }
         let push = match sent {
             Sent::Output { seq, bytes } => match self.flow.output(seq, bytes) {
                 Some((seq, bytes)) => Push::Output { seq, bytes },
@@ -348,6 +399,26 @@ impl Subscription {
             Sent::Closed => Push::Closed,
         };
         self.ready.push_back(push);
+    }
+}
+
+impl Subscription {
+    /// Bytes are not for this viewer: what they say comes with the next picture.
+    fn take_painted(&mut self, sent: Sent) {
+        let Some(painter) = &mut self.painter else { return };
+        match sent {
+            Sent::Keyframe { seq, size, picture, .. } => {
+                if let Shown::Grid { frame, window } = picture.inside().shown {
+                    painter.show(Grid { seq, size, frame, window });
+                }
+            }
+            Sent::Resized { size } if painter.is_new(size) => {
+                self.ready.push_back(Push::Resized { size });
+            }
+            Sent::Exited { status, seq } => painter.end(Push::Exited { status, seq }),
+            Sent::Closed => painter.end(Push::Closed),
+            Sent::Output { .. } | Sent::Lagged { .. } | Sent::Resized { .. } => {}
+        }
     }
 }
 

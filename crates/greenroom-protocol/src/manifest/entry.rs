@@ -137,7 +137,7 @@ pub struct When {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = REGEX_MAX))]
     pub regex: Option<String>,
-    /// Filters: sinks by name; `*` is all, also the local attach stream.
+    /// Filters: sinks by name; `*` is all, also the local attach stream. None named: all but that one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub sinks: Vec<SinkName>,
@@ -157,8 +157,10 @@ pub enum SinkName {
     #[serde(rename = "*")]
     All,
     /// The terminal of the person at this machine.
+    #[serde(rename = "attach.local", alias = "attach_local")]
     AttachLocal,
     /// Terminals elsewhere, and the web page.
+    #[serde(rename = "attach.remote", alias = "attach_remote")]
     AttachRemote,
     /// Output pushed to programs.
     Stream,

@@ -79,6 +79,22 @@ fn bad(file: &str, text: &str) -> String {
 }
 
 #[test]
+fn sinks_have_one_spelling_and_the_other_is_understood() {
+    for (spelled, named) in [
+        ("attach.local", SinkName::AttachLocal),
+        ("attach_local", SinkName::AttachLocal),
+        ("attach.remote", SinkName::AttachRemote),
+        ("attach_remote", SinkName::AttachRemote),
+    ] {
+        let text = GUARD.replace("[\"stream\", \"*\"]", &format!("[\"{spelled}\"]"));
+        let loaded = good("plugin.toml", &text);
+        assert_eq!(loaded.manifest.hooks[0].when.sinks, [named], "{spelled}");
+        let printed = serde_json::to_value(named).unwrap();
+        assert_eq!(printed, spelled.replace('_', "."));
+    }
+}
+
+#[test]
 fn the_native_example_says_what_it_says() {
     let loaded = good("plugin.toml", GUARD);
     let manifest = &loaded.manifest;

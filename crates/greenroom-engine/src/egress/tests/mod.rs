@@ -48,3 +48,33 @@ fn raw_hides_its_content() {
     let raw = super::Raw::new("token".to_owned());
     assert_eq!(format!("{raw:?}"), "Raw(hidden)");
 }
+
+struct Remote;
+
+impl super::LineFilter for Remote {
+    fn governs(&self, sink: super::Sink) -> bool {
+        sink == super::Sink::AttachRemote
+    }
+
+    fn filter<'a>(
+        &'a self,
+        _: crate::id::SessionId,
+        _: &'a [super::Line],
+    ) -> crate::process::Wait<'a, Vec<super::Verdict>> {
+        Box::pin(async { Vec::new() })
+    }
+}
+
+/// Where the human's own terminal is filtered, it is filtered like any other.
+#[test]
+fn the_local_viewer_is_governed_like_a_remote_one_where_it_is_filtered_at_all() {
+    for attach in [false, true] {
+        let key = super::HostKey::passing().unwrap();
+        let redaction = super::Redaction::new(Rules::built_in(), attach, key);
+        let egress = super::Egress::new(&redaction, Literals::default());
+        egress.govern_in_memory(Arc::new(Remote));
+        assert!(egress.is_governed(super::Sink::AttachRemote));
+        assert_eq!(egress.is_governed(super::Sink::AttachLocal), attach);
+        assert!(!egress.is_governed(super::Sink::Stream));
+    }
+}
