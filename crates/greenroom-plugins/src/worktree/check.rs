@@ -41,8 +41,6 @@ const UNFINISHED: &[(&str, &str)] = &[
     ("rebase-merge", "a rebase is in progress"),
     ("rebase-apply", "a rebase is in progress"),
     ("MERGE_HEAD", "a merge is in progress"),
-    ("CHERRY_PICK_HEAD", "a cherry-pick is in progress"),
-    ("REVERT_HEAD", "a revert is in progress"),
     ("sequencer", "a sequence of commits is in progress"),
     ("BISECT_LOG", "a bisect is in progress"),
     ("BISECT_START", "a bisect is in progress"),
@@ -50,6 +48,13 @@ const UNFINISHED: &[(&str, &str)] = &[
     ("index.lock", "a git command was interrupted (index.lock)"),
     ("HEAD.lock", "a git command was interrupted (HEAD.lock)"),
     ("modules", "a submodule was initialised in it"),
+];
+
+/// Left behind where git may not delete a ref, as in a sandbox. They mean something only while a file differs from its
+/// commit; the commit they name is looked at like any other.
+const PICKS: &[(&str, &str)] = &[
+    ("CHERRY_PICK_HEAD", "a cherry-pick is in progress"),
+    ("REVERT_HEAD", "a revert is in progress"),
 ];
 
 pub fn check(record: &Record, disposable: &[String]) -> Verdict {
@@ -81,8 +86,7 @@ fn examine(record: &Record, disposable: &[String]) -> Result<Findings, WorktreeE
         let (more, tip) = history::examine(&repo, record, None)?;
         return Ok((more, Removal { tree: None, admin_dir: None, tip }));
     };
-    let unfinished = UNFINISHED.iter().filter(|(name, _)| there(&admin_dir.join(name)));
-    reasons.extend(unfinished.map(|(_, reason)| (*reason).to_owned()));
+    reasons.extend(found_of(UNFINISHED, &admin_dir));
     reasons.dedup();
     if !reasons.is_empty() {
         return Ok((reasons, nothing()));
@@ -99,9 +103,17 @@ fn examine(record: &Record, disposable: &[String]) -> Result<Findings, WorktreeE
         }
         (None, repo)
     };
+    if !reasons.is_empty() {
+        reasons.extend(found_of(PICKS, &admin_dir));
+    }
     let (more, tip) = history::examine(&repo, record, Some(&admin_dir))?;
     reasons.extend(more);
     Ok((reasons, Removal { tree, admin_dir: Some(admin_dir), tip }))
+}
+
+fn found_of(names: &[(&str, &str)], admin_dir: &Path) -> Vec<String> {
+    let found = names.iter().filter(|(name, _)| there(&admin_dir.join(name)));
+    found.map(|(_, reason)| (*reason).to_owned()).collect()
 }
 
 fn nothing() -> Removal {

@@ -111,7 +111,8 @@ fn read_heads(admin_dir: &Path, held: &mut HashSet<Oid>) -> Result<(), WorktreeE
         let entry = entry.map_err(failed())?;
         let name = entry.file_name();
         let is_head = name.as_encoded_bytes().iter().all(|c| c.is_ascii_uppercase() || *c == b'_');
-        if !is_head || !entry.file_type().map_err(failed())?.is_file() {
+        // A tree that git worked out from two commits, and could again.
+        if !is_head || name == "AUTO_MERGE" || !entry.file_type().map_err(failed())?.is_file() {
             continue;
         }
         for line in read_capped(&entry.path())?.split(|byte| *byte == b'\n') {

@@ -1,6 +1,7 @@
 //! A home, the binary in it, and the certainty that nothing is left running.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +16,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A private home; its host ends with it.
 pub struct Home {
     dir: tempfile::TempDir,
+    /// Below the directory, or the directory itself.
+    path: PathBuf,
+    /// The binary, where its user can reach it.
+    bin: PathBuf,
+    /// Whose home it is, if not ours.
+    user: Option<u32>,
 }
 
 /// What a run of the binary said.
@@ -27,10 +34,30 @@ pub struct Said {
 
 impl Home {
     pub fn new() -> Home {
-        Home { dir: tempfile::Builder::new().prefix("gr-").tempdir().unwrap() }
+        let dir = tempfile::Builder::new().prefix("gr-").tempdir().unwrap();
+        let path = dir.path().to_owned();
+        Home { dir, path, bin: BIN.into(), user: None }
+    }
+
+    /// One of somebody else's, in a directory that holds more than it. The binary is taken along to `bin`: the build's
+    /// own directory may be out of reach for others.
+    pub fn of(user: u32, dir: tempfile::TempDir, name: &str) -> Home {
+        let bin = dir.path().join("bin/greenroom");
+        std::fs::create_dir_all(dir.path().join("bin")).unwrap();
+        link_or_copy(Path::new(BIN), &bin);
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(user), Some(user)).unwrap();
+        let user = (user != rustix::process::geteuid().as_raw()).then_some(user);
+        Home { dir, path, bin, user }
     }
 
     pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory it lies in, if it is not all of it.
+    pub fn around(&self) -> &Path {
         self.dir.path()
     }
 
@@ -40,10 +67,13 @@ impl Home {
 
     /// The binary with a clean environment of this home.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(BIN);
+        let mut command = Command::new(&self.bin);
         command.args(args).env_clear().current_dir(self.path());
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command.env("GREENROOM_HOME", self.path()).env("HOME", self.path()).env("LANG", "C.UTF-8");
-        let bin_dir = Path::new(BIN).parent().unwrap().display().to_string();
+        let bin_dir = self.bin.parent().unwrap().display().to_string();
         command.env("PATH", format!("{bin_dir}:/usr/local/bin:/usr/bin:/bin:/usr/games"));
         command.env("SHELL", "/bin/sh").env("PS1", "ready> ").stdin(Stdio::null());
         command
@@ -148,12 +178,19 @@ impl Drop for Home {
 }
 
 impl Said {
-    fn of(output: Output) -> Said {
+    pub fn of(output: Output) -> Said {
         Said {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
+    }
+}
+
+/// A second name for a file, or a second file where that cannot be.
+pub fn link_or_copy(from: &Path, to: &Path) {
+    if std::fs::hard_link(from, to).is_err() {
+        std::fs::copy(from, to).unwrap();
     }
 }
 

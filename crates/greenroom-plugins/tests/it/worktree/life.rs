@@ -278,6 +278,27 @@ fn what_can_be_had_again_does_not_keep_it() {
     }
 }
 
+/// Git in a sandbox cannot delete the name of what it picked, though it is done.
+#[test]
+fn a_pick_that_is_over_does_not_keep_it() {
+    let stage = Stage::new();
+    let made = stage.make(1, "x").unwrap();
+    let admin = stage.repo.join(".git/worktrees/x");
+    let head = git(&made.path, &["rev-parse", "HEAD"]);
+    fs::write(admin.join("CHERRY_PICK_HEAD"), &head).unwrap();
+    fs::write(admin.join("REVERT_HEAD"), &head).unwrap();
+    let tree = git(&made.path, &["rev-parse", "HEAD^{tree}"]);
+    fs::write(admin.join("AUTO_MERGE"), &tree).unwrap();
+    fs::write(made.path.join("a"), "resolving").unwrap();
+    let outcome = stage.end(1, "x");
+    assert_kept(&outcome, "a cherry-pick is in progress");
+    assert_kept(&outcome, "a revert is in progress");
+    git(&made.path, &["checkout", "a"]);
+    stage.make(2, "x").unwrap();
+    assert_removed(&stage.end(2, "x"));
+    stage.assert_spotless();
+}
+
 #[test]
 fn a_branch_in_use_elsewhere_stays() {
     let stage = Stage::new();
