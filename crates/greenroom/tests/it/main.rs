@@ -16,6 +16,7 @@ mod programs;
 mod record;
 mod run;
 mod serve;
+mod storms;
 mod support;
 mod surfaces;
 mod verbs;
