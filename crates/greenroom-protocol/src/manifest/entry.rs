@@ -152,6 +152,7 @@ pub struct When {
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[schemars(transform = older_spelling)]
 pub enum SinkName {
     /// Every sink.
     #[serde(rename = "*")]
@@ -174,6 +175,15 @@ pub enum SinkName {
     Event,
     /// The host's own log.
     Log,
+}
+
+/// The two sinks with a dot in their name were once written with an underscore.
+fn older_spelling(schema: &mut schemars::Schema) {
+    let forms = schema.get_mut("oneOf").and_then(serde_json::Value::as_array_mut);
+    let older = ["attach_local", "attach_remote"];
+    forms.into_iter().for_each(|forms| {
+        forms.extend(older.map(|name| serde_json::json!({ "const": name, "deprecated": true })));
+    });
 }
 
 /// How many lines a filter is given at once.
