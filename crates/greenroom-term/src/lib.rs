@@ -20,6 +20,7 @@ mod state;
 
 pub use frame::{Color, Cursor, CursorShape, Frame, Row, Run, Style, Underline};
 pub use input_modes::{InputModes, MouseEncoding, MouseMode, kitty};
+pub use keyframe::Marked;
 pub use keys::{Key, KeyError, KeyPress, Keypad, Mods, encode_key};
 pub use mark::Mark;
 pub use mouse::{

@@ -15,7 +15,7 @@ use vte::ansi::CursorShape as AnsiShape;
 use crate::frame::{self, Cursor, CursorShape, Frame, Row};
 use crate::front::Front;
 use crate::input_modes::InputModes;
-use crate::keyframe;
+use crate::keyframe::{self, Marked};
 use crate::mark::Mark;
 use crate::size::Size;
 
@@ -57,6 +57,11 @@ impl Screen {
     /// An escape stream that makes a new screen of the same size equal to this one.
     pub fn keyframe(&self) -> Vec<u8> {
         keyframe::write(&self.front)
+    }
+
+    /// The same, with what is known of its parts.
+    pub fn marked_keyframe(&self) -> Marked {
+        keyframe::write_marked(&self.front)
     }
 
     /// A new screen from a keyframe. Replies and marks that the keyframe caused are dropped: they

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom_term::{Frame, Size};
+use greenroom_term::{Frame, Marked, Size};
 use tokio::time::Instant;
 
-use crate::egress::redactor::Redactor;
+use crate::egress::redactor::{Redactor, mask_last};
 use crate::egress::{Egress, Filtered, Raw, Sink};
 use crate::id::Seq;
 use crate::paint;
@@ -73,7 +73,7 @@ impl Flow {
     pub fn keyframe(&mut self, seq: Seq, Raw(picture): Raw<Picture>) -> Filtered<Vec<u8>> {
         if self.redactor.is_none() {
             return Filtered(match picture.shown {
-                Shown::Keyframe { bytes, .. } => bytes,
+                Shown::Keyframe(keyframe) => keyframe.bytes,
                 Shown::Grid { frame, window } => paint::letterbox(&frame, window),
             });
         }
@@ -82,7 +82,7 @@ impl Flow {
         }
         self.from = seq;
         match picture.shown {
-            Shown::Keyframe { bytes, wraps } => self.masked(&bytes, wraps),
+            Shown::Keyframe(keyframe) => self.masked(keyframe),
             Shown::Grid { frame, window } => self
                 .egress
                 .frame(Sink::AttachRemote, Raw(frame))
@@ -90,14 +90,17 @@ impl Flow {
         }
     }
 
-    fn masked(&self, bytes: &[u8], wraps: bool) -> Filtered<Vec<u8>> {
-        let mut redactor = self.egress.redactor_at(Seq(0));
-        if wraps {
-            redactor = redactor.joining_rows();
-        }
+    /// The same bytes, masked. The beginning of what may become a secret stands before the cursor and is hidden, too:
+    /// what follows is decided only after the picture was sent.
+    fn masked(&self, Marked { bytes, to_cursor, wraps }: Marked) -> Filtered<Vec<u8>> {
+        let mut redactor = self.egress.redactor_at(Seq(0)).joining(wraps);
         let mut out = Vec::with_capacity(bytes.len());
-        redactor.feed(bytes, &mut out);
-        redactor.finish(&mut out);
+        redactor.feed(&bytes, &mut out);
+        // Not the end of anything: a keyframe may stop in the middle of a title.
+        redactor.expire(&mut out);
+        let undecided = self.redactor.as_ref().map_or(0, Redactor::undecided);
+        let end = to_cursor.min(out.len());
+        mask_last(&mut out[..end], undecided);
         Filtered(out)
     }
 
@@ -142,20 +145,23 @@ pub(crate) struct Picture {
 
 pub(crate) enum Shown {
     /// For a viewer with a window of the session's size.
-    Keyframe {
-        bytes: Vec<u8>,
-        /// Some row of it goes on in the next.
-        wraps: bool,
-    },
+    Keyframe(Marked),
     /// To be painted into a window.
     Grid { frame: Arc<Frame>, window: Size },
+}
+
+impl Shown {
+    /// For a viewer who sees everything.
+    pub fn bare(bytes: Vec<u8>) -> Shown {
+        Shown::Keyframe(Marked { bytes, ..Marked::default() })
+    }
 }
 
 impl Picture {
     /// About how many bytes it takes.
     pub fn weight(&self) -> usize {
         let shown = match &self.shown {
-            Shown::Keyframe { bytes, .. } => bytes.len(),
+            Shown::Keyframe(keyframe) => keyframe.bytes.len(),
             Shown::Grid { frame, .. } => {
                 usize::from(frame.size.cols()) * usize::from(frame.size.rows())
             }

@@ -77,10 +77,19 @@ fn mask_links(shield: &Arc<Shield>, rows: &mut [Row]) {
 fn spots(shield: &Shield, rows: &[Row], cols: usize, cursor: Option<(usize, usize)>) -> Vec<Spot> {
     let mut spots = Vec::new();
     for (range, joined) in joined_rows(rows, cols) {
-        // A program that stopped in the middle of a word may go on.
-        let open =
-            cursor.filter(|(row, col)| *row + 1 == range.end && joined.ends_at(&rows[*row], *col));
-        joined.find(&shield.sought(), open.is_some(), &mut spots);
+        joined.find(&shield.sought(), false, &mut spots);
+        // A program that stopped in the middle of a word may go on, whatever stood there before.
+        if let Some((row, col)) = cursor.filter(|(row, _)| range.contains(row)) {
+            let end = rows[row].runs.last().map_or(0, |run| usize::from(run.col + run.width));
+            // In the last column it stands on what was printed there.
+            let col = if col + 1 == cols && end == cols { cols } else { col };
+            let mut before = Joined::default();
+            for (index, full) in rows.iter().enumerate().take(row).skip(range.start) {
+                before.row(index, full, cols);
+            }
+            before.row_to(row, &rows[row], col);
+            before.find(&shield.sought(), true, &mut spots);
+        }
     }
     if !shield.literals().is_empty() {
         across(shield.literals(), rows, &mut spots);
@@ -111,6 +120,28 @@ impl Joined {
         self.blanks(cols.saturating_sub(usize::from(col)));
     }
 
+    /// What of a row stands before a column.
+    fn row_to(&mut self, index: usize, row: &Row, end: usize) {
+        let mut col = 0;
+        for (number, run) in row.runs.iter().enumerate() {
+            let from = usize::from(run.col);
+            if from >= end {
+                break;
+            }
+            self.blanks(from.saturating_sub(col));
+            self.pieces.push((self.text.len(), index, number, 0));
+            col = from;
+            for c in run.text.chars() {
+                col += c.width().unwrap_or(0);
+                if col > end {
+                    return;
+                }
+                self.text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+        }
+        self.blanks(end.saturating_sub(col));
+    }
+
     /// A row without blanks and lines of boxes around its text.
     fn core(&mut self, index: usize, row: &Row) {
         let is_frame = |c: char| c == ' ' || c == '|' || ('\u{2500}'..='\u{257f}').contains(&c);
@@ -136,11 +167,6 @@ impl Joined {
 
     fn blanks(&mut self, count: usize) {
         self.text.extend(std::iter::repeat_n(b' ', count));
-    }
-
-    /// Whether the row's text ends where the cursor stands.
-    fn ends_at(&self, row: &Row, col: usize) -> bool {
-        row.runs.last().is_some_and(|run| usize::from(run.col + run.width) == col)
     }
 
     fn find(&self, sought: &Sought<'_>, open: bool, spots: &mut Vec<Spot>) {

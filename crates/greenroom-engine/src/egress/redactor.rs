@@ -5,6 +5,7 @@
 //! [`HOLD_MAX`] bytes of text, with the escape sequences between them. The result does not depend on how the bytes
 //! came. Deliberately absent: time. Whoever reads says when a pause was long enough.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use unicode_width::UnicodeWidthChar;
@@ -89,8 +90,8 @@ pub struct Redactor {
     main: Lane,
     string: Lane,
     strings: Strings,
-    /// Rows painted one below the other are one text.
-    joins_rows: bool,
+    /// Line ends between rows that are one text: where they begin, in order.
+    joins: VecDeque<u64>,
     /// Up to here it was decided before a character was taken back.
     frozen: u64,
     pending: [Option<Pending>; 2],
@@ -117,7 +118,7 @@ impl Redactor {
             main: Lane::default(),
             string: Lane::default(),
             strings: Strings::default(),
-            joins_rows: false,
+            joins: VecDeque::new(),
             frozen: 0,
             pending: [None; 2],
             found: Vec::new(),
@@ -125,9 +126,9 @@ impl Redactor {
         }
     }
 
-    /// For a painted screen: a row that reached the edge goes on in the next.
-    pub(crate) fn joining_rows(mut self) -> Redactor {
-        self.joins_rows = true;
+    /// For a painted screen: at these places of the stream a row goes on in the next.
+    pub(crate) fn joining(mut self, wraps: Vec<usize>) -> Redactor {
+        self.joins = wraps.into_iter().map(|at| at as u64).collect();
         self
     }
 
@@ -170,6 +171,18 @@ impl Redactor {
             [None, Some(_)] => of(&self.string) as usize,
             _ => of(&self.main).max(of(&self.string)) as usize,
         }
+    }
+
+    /// How many characters that are seen at the end of the text may become a secret, but for the few that a pause lets
+    /// out. Also of what was let out since: whoever paints the screen paints them again.
+    pub(crate) fn undecided(&self) -> usize {
+        let Some(pending) = self.pending[0] else { return 0 };
+        let from = self.main.after(pending.from, PAUSE_CHARS.min(pending.whole / 4));
+        let mut count = 0;
+        self.main.each_run(from, self.main.end(), |_, text| {
+            count += text.iter().filter(|byte| begins_seen(**byte)).count();
+        });
+        count
     }
 
     /// Takes bytes and gives out what is decided.
@@ -232,8 +245,7 @@ impl Redactor {
     pub fn skip_to(&mut self, at: Seq, out: &mut Vec<u8>) {
         self.finish(out);
         let told = self.told.take();
-        let joins_rows = self.joins_rows;
-        *self = Redactor { joins_rows, told, ..Redactor::new(self.shield.clone(), at) };
+        *self = Redactor { told, ..Redactor::new(self.shield.clone(), at) };
     }
 
     fn scan(&mut self, ended: bool) {
@@ -298,18 +310,20 @@ impl Tokens for Sorting<'_> {
     fn text(&mut self, len: usize) {
         let (mut bytes, mut at) = (&self.bytes[..len], self.at);
         self.take(len);
-        if !self.redactor.joins_rows {
-            self.redactor.main.push(bytes, at);
-            return;
-        }
-        while !bytes.is_empty() {
-            let run = bytes.iter().take_while(|byte| !b"\r\n".contains(byte)).count();
-            if run > 0 {
-                self.redactor.main.push(&bytes[..run], at);
-            }
+        let redactor = &mut *self.redactor;
+        while let Some(join) =
+            redactor.joins.front().filter(|join| **join < at + bytes.len() as u64)
+        {
+            let run = usize::try_from(join.saturating_sub(at)).unwrap_or(usize::MAX);
             let ends = bytes[run..].iter().take_while(|byte| b"\r\n".contains(byte)).count();
-            bytes = &bytes[run + ends..];
-            at += (run + ends) as u64;
+            if run > 0 {
+                redactor.main.push(&bytes[..run], at);
+            }
+            (bytes, at) = (&bytes[run + ends..], at + (run + ends) as u64);
+            redactor.joins.pop_front();
+        }
+        if !bytes.is_empty() {
+            redactor.main.push(bytes, at);
         }
     }
 
@@ -410,6 +424,58 @@ fn mask(lane: &Lane, finding: Finding, (base, frozen): (u64, u64), raw: &mut [u8
             at += len;
         }
     });
+}
+
+/// Whether a character that is seen begins with this byte.
+fn begins_seen(byte: u8) -> bool {
+    byte > b' ' && byte != 0x7f && byte & 0xc0 != 0x80
+}
+
+/// Masks the last `count` characters that are seen in `painted`, which begins at no sequence's middle.
+pub(crate) fn mask_last(painted: &mut [u8], count: usize) {
+    if count == 0 {
+        return;
+    }
+    let mut texts = Texts::default();
+    Lexer::default().feed(painted, &mut texts);
+    let places: Vec<usize> = texts.ranges.into_iter().flatten().collect();
+    let starts = places.iter().rev().filter(|at| begins_seen(painted[**at])).take(count);
+    for at in starts.copied().collect::<Vec<_>>() {
+        let (len, width) = char_at(&painted[at..]);
+        for (n, byte) in painted[at..at + len].iter_mut().enumerate() {
+            *byte = if n < width { b'*' } else { 0 };
+        }
+    }
+}
+
+/// Where the text is in a stream.
+#[derive(Default)]
+struct Texts {
+    at: usize,
+    ranges: Vec<std::ops::Range<usize>>,
+}
+
+impl Tokens for Texts {
+    fn text(&mut self, len: usize) {
+        self.ranges.push(self.at..self.at + len);
+        self.at += len;
+    }
+
+    fn quiet(&mut self, len: usize) {
+        self.at += len;
+    }
+
+    fn boundary(&mut self) {}
+    fn backspace(&mut self) {}
+    fn string_begins(&mut self) {}
+
+    fn string_text(&mut self, len: usize) {
+        self.at += len;
+    }
+
+    fn string_is_clipboard(&mut self) {}
+    fn string_is_known(&mut self) {}
+    fn string_ends(&mut self) {}
 }
 
 /// Bytes and columns of the character at the start.

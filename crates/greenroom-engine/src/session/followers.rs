@@ -90,10 +90,11 @@ impl Actor {
                 let shown = if painted {
                     Shown::Grid { frame: self.view.frame(), window }
                 } else {
-                    // Only a filter wants to know, and a frame costs something.
-                    let wraps = self.subscribers[index].filtered
-                        && self.view.frame().rows.iter().any(|row| row.wrapped);
-                    Shown::Keyframe { bytes: self.view.keyframe(), wraps }
+                    // Only a filter wants to know more.
+                    match self.subscribers[index].filtered {
+                        true => Shown::Keyframe(self.view.marked_keyframe()),
+                        false => Shown::bare(self.view.keyframe()),
+                    }
                 };
                 let picture = Picture { shown, before };
                 let weight = picture.weight();

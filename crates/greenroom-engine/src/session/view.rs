@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use greenroom_term::{Frame, InputModes, Mark, Screen, Size};
+use greenroom_term::{Frame, InputModes, Mark, Marked, Screen, Size};
 
 use crate::id::Seq;
 
@@ -88,6 +88,14 @@ impl View {
             State::Awake(screen) => screen.keyframe(),
             State::Asleep(keyframe) => keyframe.to_vec(),
             State::Lost => Vec::new(),
+        }
+    }
+
+    /// The same, with what is known of its parts.
+    pub fn marked_keyframe(&mut self) -> Marked {
+        match &self.state {
+            State::Lost => Marked::default(),
+            State::Awake(_) | State::Asleep(_) => self.wake().marked_keyframe(),
         }
     }
 

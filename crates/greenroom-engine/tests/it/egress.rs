@@ -536,3 +536,38 @@ async fn what_events_say_is_governed() {
     assert_eq!(session.info().title.unwrap().get(), "**** *****");
     assert_eq!(stage.events.facts().join("\n").matches("Title(").count(), titles);
 }
+
+/// A viewer who comes when only a part of a secret was printed, and stays until the rest is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_who_joins_in_the_middle_sees_no_beginning() {
+    let stage = Stage::new();
+    for (first, rest) in [
+        (&VALUE[..9], &VALUE[9..]),
+        ("ghp_A1b2C3d4E5f6G7h8I9j0", "K1l2M3n4O5p6Q7r8"),
+        ("sk-ant-api03-Zq8L", "m2Xv7Nw4Rt6Yb1Kc9Pd3Fg5Hj0Sa"),
+    ] {
+        let script =
+            format!("stty -echo; printf 'go {first}'; read x; printf '{rest}\\nend\\n'; read x");
+        let session = stage.engine.create(secret(&script)).await.unwrap();
+        let mut changes = session.changes();
+        let printed = changes.wait_for(|change| change.seq.0 >= 3 + first.len() as u64);
+        tokio::time::timeout(PATIENCE, printed).await.unwrap().unwrap();
+        let sink = Some(Sink::AttachRemote);
+        let mut same = session.subscribe_to(viewer(), sink).await.unwrap();
+        let smaller = Following::Viewer { size: Size::new(70, 20).unwrap(), read_only: true };
+        let mut painted = session.subscribe_to(smaller, sink).await.unwrap();
+        let (frame, _) = session.frame().await.unwrap();
+        let hidden = &first[first.len() - 4..];
+        assert!(!frame_text(frame.get()).contains(hidden), "{}", frame_text(frame.get()));
+        for viewer in [&mut same, &mut painted] {
+            let (sent, screen) = viewed(viewer, "go").await;
+            assert!(!String::from_utf8_lossy(&sent).contains(hidden), "{screen}");
+        }
+        session.write(None, b"\n").await.unwrap();
+        for viewer in [&mut same, &mut painted] {
+            let (sent, screen) = viewed(viewer, "end").await;
+            let sent = String::from_utf8_lossy(&sent);
+            assert!(!sent.contains(hidden) && !sent.contains(&rest[..4]), "{screen}");
+        }
+    }
+}

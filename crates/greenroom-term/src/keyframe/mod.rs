@@ -22,6 +22,20 @@ use crate::input_modes::{MouseEncoding, MouseMode};
 use crate::state::State;
 
 pub(crate) fn write(front: &Front) -> Vec<u8> {
+    write_marked(front).bytes
+}
+
+/// A keyframe, and where in it things are that its bytes do not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marked {
+    pub bytes: Vec<u8>,
+    /// So many of the bytes paint what stands before the cursor.
+    pub to_cursor: usize,
+    /// Line ends (CR LF) in it between rows that are one line.
+    pub wraps: Vec<usize>,
+}
+
+pub(crate) fn write_marked(front: &Front) -> Marked {
     let mut writer = Writer::default();
     let guest = &front.guest;
     let state = &front.state;
@@ -29,7 +43,7 @@ pub(crate) fn write(front: &Front) -> Vec<u8> {
         None => {
             writer.excursion(guest.alt_saved(), &state.keyboard[1]);
             writer.keyboard(&state.keyboard[0]);
-            writer.grid(guest.grid());
+            writer.active_grid(guest.grid());
         }
         Some(primary) => {
             writer.keyboard(&state.keyboard[0]);
@@ -40,9 +54,11 @@ pub(crate) fn write(front: &Front) -> Vec<u8> {
             writer.plain_pen();
             writer.put("\x1b[2J");
             writer.keyboard(&state.keyboard[1]);
-            writer.grid(guest.grid());
+            writer.active_grid(guest.grid());
         }
     }
+    let to_cursor = writer.before_cursor.unwrap_or(writer.out.len());
+    let wraps = std::mem::take(&mut writer.wraps);
     writer.globals(state);
     writer.modes(*guest.term.mode(), state);
     writer.active_cursor(guest, state);
@@ -50,7 +66,7 @@ pub(crate) fn write(front: &Front) -> Vec<u8> {
     let (sequence, character) = front.unfinished();
     bytes.extend_from_slice(sequence);
     bytes.extend_from_slice(character);
-    bytes
+    Marked { bytes, to_cursor, wraps }
 }
 
 #[derive(Default)]
@@ -60,6 +76,10 @@ struct Writer {
     pen: Cell,
     /// The charsets as designated so far.
     charsets: [bool; 4],
+    /// The active cursor's line and column, while its grid is painted, and what was written when it was met.
+    cursor_at: Option<(usize, usize)>,
+    before_cursor: Option<usize>,
+    wraps: Vec<usize>,
 }
 
 const INDEXES: [CharsetIndex; 4] =
@@ -88,8 +108,12 @@ impl Writer {
         self.charsets = [false; 4];
     }
 
-    fn grid(&mut self, grid: &Grid<Cell>) {
+    fn active_grid(&mut self, grid: &Grid<Cell>) {
+        let cursor = &grid.cursor;
+        let line = usize::try_from(cursor.point.line.0).unwrap_or(0);
+        self.cursor_at = Some((line, cursor.point.column.0 + usize::from(cursor.input_needs_wrap)));
         self.paint(grid);
+        self.cursor_at = None;
         self.saved(&grid.saved_cursor);
     }
 

@@ -29,9 +29,13 @@ impl Writer {
         let mut patches = Patches::default();
         let mut previous = None;
         for line in 0..grid.screen_lines() {
+            self.meet_cursor(line, 0);
             let row = &grid[Line(line as i32)];
             let Some(last) = row[..].iter().rposition(|cell| !is_default(cell)) else { continue };
             if previous.is_some_and(|previous| previous + 1 == line) {
+                if is_wrapped(&grid[Line(line as i32 - 1)]) {
+                    self.wraps.push(self.out.len());
+                }
                 self.put("\r\n");
             } else {
                 self.format(format_args!("\x1b[{}H", line + 1));
@@ -45,6 +49,7 @@ impl Writer {
     fn row(&mut self, row: &Row<Cell>, end: usize, line: usize, patches: &mut Patches) {
         let mut col = 0;
         while col < end {
+            self.meet_cursor(line, col);
             let cell = &row[Column(col)];
             let gap = gap(row, col, end);
             if gap >= MIN_GAP || (gap > 0 && col + gap == end) {
@@ -74,6 +79,13 @@ impl Writer {
         }
     }
 
+    /// Notes how much was written when what is painted next stands at the cursor or behind it.
+    fn meet_cursor(&mut self, line: usize, col: usize) {
+        if self.before_cursor.is_none() && self.cursor_at.is_some_and(|at| at <= (line, col)) {
+            self.before_cursor = Some(self.out.len());
+        }
+    }
+
     /// Erased cells of one background.
     fn gap(&mut self, cell: &Cell, len: usize, last: bool) {
         if cell.bg != Color::Named(NamedColor::Background) {
@@ -86,6 +98,11 @@ impl Writer {
             self.format(format_args!("\x1b[{len}C"));
         }
     }
+}
+
+/// Whether the line goes on in the next row.
+fn is_wrapped(row: &Row<Cell>) -> bool {
+    row[..].last().is_some_and(|cell| cell.flags.contains(Flags::WRAPLINE))
 }
 
 fn is_default(cell: &Cell) -> bool {

@@ -1,6 +1,7 @@
 //! What must hold of every masked stream, whatever is in it and however it comes.
 
 mod benign;
+mod pictures;
 mod property;
 mod samples;
 
