@@ -9,7 +9,7 @@ use greenroom_keeper::{
 };
 use rustix::process::{Pid, Signal};
 
-use crate::host::{Host, alive, keeper_command, read_until, sh, write};
+use crate::host::{FakeDaemon, Host, alive, keeper_command, read_until, sh, write};
 
 fn signal(pid: i32, signal: Signal) {
     rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
@@ -172,12 +172,21 @@ fn a_live_socket_without_a_lock_is_refused() {
     assert!(text.starts_with("somebody already listens on "), "{text}");
 }
 
+/// An orphan holds the listening socket until it is really gone.
+fn end(daemon: FakeDaemon) {
+    let orphan = daemon.pid;
+    daemon.kill();
+    while alive(orphan) {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_socket_left_by_a_dead_keeper_is_cleaned() {
     let (mut host, daemon) = Host::start();
     signal(host.pid(), Signal::KILL);
-    daemon.kill();
     host.keeper.wait().unwrap();
+    end(daemon);
     assert!(host.dir.path().join("run/greenroom.sock").exists());
     host.keeper = keeper_command(host.dir.path()).spawn().unwrap();
     let daemon = host.daemon();
@@ -196,12 +205,7 @@ fn a_killed_keeper_leaves_daemon_and_sessions_alive() {
     write(&fds.master, "here\n");
     read_until(&fds.master, "here");
     assert!(alive(pid));
-    let orphan = daemon.pid;
-    daemon.kill();
-    // It holds the listening socket until it is really gone.
-    while alive(orphan) {
-        std::thread::yield_now();
-    }
+    end(daemon);
     host.keeper = keeper_command(host.dir.path()).spawn().unwrap();
     host.daemon();
 }
