@@ -11,7 +11,7 @@ use greenroom_plugins::chain::Chains;
 use tokio::sync::Notify;
 
 use crate::attach::Viewers;
-use crate::chains::{BuiltIn, Ends};
+use crate::chains::{BuiltIn, Cleanups, Ends};
 use crate::config::Config;
 use crate::hooks::Hooks;
 use crate::http::Web;
@@ -28,6 +28,8 @@ pub struct Host {
     /// What plugins prepared for sessions, and have to clean up.
     pub chains: Chains,
     pub ends: Arc<Ends>,
+    /// What has to be tried again.
+    pub cleanups: Cleanups,
     pub built_in: BuiltIn,
     /// What plugins from outside are asked and told.
     pub hooks: Hooks,

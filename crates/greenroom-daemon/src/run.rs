@@ -144,6 +144,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             engine,
             chains,
             ends,
+            cleanups: Default::default(),
             built_in,
             hooks,
             sessions_dir: paths.sessions(),

@@ -5,6 +5,7 @@
 //! transaction, notes) is `greenroom_plugins::chain`; here is what needs the host: starting the program, seeing its end,
 //! the clock, events. Deliberately absent: what any plugin does.
 
+mod again;
 mod describe;
 mod door;
 mod ends;
@@ -29,6 +30,7 @@ use greenroom_plugins::worktree::{Worktree, Worktrees};
 use greenroom_protocol::api::session::DryRun;
 use greenroom_protocol::{Fault, FaultKind};
 
+pub use again::{Cleanups, pending};
 pub use describe::{describe, measure};
 pub use ends::Ends;
 
@@ -221,6 +223,7 @@ fn refused(refusal: Refusal) -> Fault {
 async fn never_started(host: &Arc<Host>, id: SessionId) -> Vec<String> {
     let end = SessionEnd { id, how: EndedHow::NeverStarted, at: SystemTime::now() };
     let outcomes = host.chains.finish(&end, &watch(host)).await;
+    again::unless_done(host, &end);
     outcomes.iter().filter_map(|outcome| outcome.left_behind()).collect()
 }
 
@@ -244,6 +247,7 @@ pub async fn settled(host: &Arc<Host>, handle: &SessionHandle) {
         && host.chains.look(end.id).is_some_and(|file| file.is_open())
     {
         host.chains.finish(&end, &watch(host)).await;
+        again::unless_done(host, &end);
     }
 }
 

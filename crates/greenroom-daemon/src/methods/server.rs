@@ -15,6 +15,7 @@ use greenroom_protocol::methods::{self, METHODS, NOTIFICATIONS};
 use greenroom_protocol::{Fault, FaultKind, PROTOCOL_VERSIONS, Timestamp};
 use serde_json::Value;
 
+use crate::chains;
 use crate::events::of_the_host;
 use crate::http;
 use crate::lifecycle::Ending;
@@ -125,6 +126,7 @@ pub async fn stats(call: Call, _: Empty) -> Result<StatsResult, Fault> {
             ("events_dropped".to_owned(), host.storage.lost_events()),
             ("marks_dropped".to_owned(), infos.iter().map(|info| info.dropped_marks).sum()),
         ]),
+        cleanups: chains::pending(host),
     })
 }
 

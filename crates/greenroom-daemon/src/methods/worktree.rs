@@ -8,13 +8,21 @@ use greenroom_protocol::api::fence::{
 };
 use greenroom_protocol::{Fault, FaultKind};
 
+use crate::chains;
 use crate::hooks;
 use crate::rpc::router::Call;
 
 pub async fn list(call: Call, _: Empty) -> Result<WorktreeListResult, Fault> {
     let worktrees = call.host.built_in.worktrees.clone();
     let listed = blocking(move || worktrees.list()).await?;
-    Ok(WorktreeListResult { worktrees: listed.into_iter().map(entry).collect() })
+    let mut worktrees: Vec<WorktreeEntry> = listed.into_iter().map(entry).collect();
+    for pending in chains::pending(&call.host).iter().filter(|one| one.plugin == "worktree") {
+        let of = |entry: &&mut WorktreeEntry| entry.session.as_ref() == Some(&pending.session);
+        if let Some(entry) = worktrees.iter_mut().find(of) {
+            entry.why.push(format!("its clean-up failed and is tried again: {}", pending.why));
+        }
+    }
+    Ok(WorktreeListResult { worktrees })
 }
 
 pub async fn clean(call: Call, params: WorktreeCleanParams) -> Result<WorktreeCleanResult, Fault> {

@@ -240,6 +240,24 @@ pub struct StatsResult {
     /// Drops and such by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
+    /// What could not be cleaned up after sessions yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cleanups: Vec<PendingCleanup>,
+}
+
+/// A clean-up that failed and is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PendingCleanup {
+    /// Whose; it may be forgotten already.
+    pub session: String,
+    /// Which session plugin.
+    pub plugin: String,
+    /// What went wrong the last time.
+    pub why: String,
+    /// How often it was tried by this daemon.
+    pub tries: u32,
+    /// When it is tried next.
+    pub next_at: Timestamp,
 }
 
 /// A process of ours.

@@ -12,6 +12,7 @@ use std::path::Path;
 use greenroom_client::Client;
 use greenroom_daemon::Paths;
 use greenroom_daemon::config::Config;
+use greenroom_protocol::Timestamp;
 use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::server::StatsResult;
 use rustix::fs::{Mode, OFlags};
@@ -73,7 +74,7 @@ pub async fn run(_: DoctorArgs, context: &Context) -> Outcome {
     match Paths::from_env() {
         Err(error) => checks.push(Check::fail("home", error.to_string(), "set GREENROOM_HOME")),
         Ok(paths) => {
-            checks.push(host().await);
+            checks.extend(host().await);
             checks.push(directories(&paths));
             checks.push(config(&paths));
             checks.push(disk(&paths));
@@ -102,30 +103,55 @@ fn table(checks: &[Check], context: &Context) -> String {
     text
 }
 
-async fn host() -> Check {
+/// The host, and what it has to say of its sessions.
+async fn host() -> Vec<Check> {
+    match stats().await {
+        Err(check) => vec![check],
+        Ok(stats) => {
+            let checks = [Some(running(&stats)), clean_ups(&stats)];
+            checks.into_iter().flatten().collect()
+        }
+    }
+}
+
+async fn stats() -> Result<StatsResult, Check> {
     let name = "host";
-    let address = match Address::from_env() {
-        Ok(address) => address,
-        Err(failure) => return Check::fail(name, failure.message, "set GREENROOM_HOME"),
-    };
+    let address = Address::from_env()
+        .map_err(|failure| Check::fail(name, failure.message, "set GREENROOM_HOME"))?;
     let socket = address.socket;
     if !socket.exists() {
-        return Check::ok(name, "not running; it starts on first use");
+        return Err(Check::ok(name, "not running; it starts on first use"));
     }
-    let client = match Client::connect_now(&socket).await {
-        Ok(client) => client,
-        Err(_) => {
-            return Check::warn(
-                name,
-                format!("nobody listens on {}", socket.display()),
-                "it is cleaned up by the next start: greenroom ls",
-            );
-        }
+    let client = Client::connect_now(&socket).await.map_err(|_| {
+        let detail = format!("nobody listens on {}", socket.display());
+        Check::warn(name, detail, "it is cleaned up by the next start: greenroom ls")
+    })?;
+    let stats = client.call("server.stats", &Empty {}).await;
+    stats.map_err(|error| Check::fail(name, error.to_string(), "look into greenroom logs"))
+}
+
+/// Only if something of a session could not be cleaned up.
+fn clean_ups(stats: &StatsResult) -> Option<Check> {
+    let first = stats.cleanups.first()?;
+    let more = match stats.cleanups.len() {
+        1 => String::new(),
+        count => format!("; and {} more", count - 1),
     };
-    let stats: StatsResult = match client.call("server.stats", &Empty {}).await {
-        Ok(stats) => stats,
-        Err(error) => return Check::fail(name, error.to_string(), "look into greenroom logs"),
-    };
+    let detail = format!(
+        "{} of {} failed {} times: {}{more}",
+        first.plugin, first.session, first.tries, first.why
+    );
+    let wait = Timestamp::from_system(std::time::SystemTime::now());
+    let wait = span(first.next_at.0.saturating_sub(wait.0));
+    Some(Check::warn(
+        "clean-up",
+        detail,
+        format!("remove the cause; the host tries again in {wait}"),
+    ))
+}
+
+fn running(stats: &StatsResult) -> Check {
+    let name = "host";
     let ours = env!("CARGO_PKG_VERSION");
     let detail = format!(
         "version {}, pid {}, up {}, {} sessions running",
