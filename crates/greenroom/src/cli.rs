@@ -134,7 +134,7 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Run a team of sessions from a connector file
     #[command(
-        after_help = "Examples:\n  greenroom run pipeline.json\n  greenroom run review.connector.json --dry-run\n  greenroom run pipeline.json --only plan --only build\n  greenroom run pipeline.json --detach\n\nEach worker is an ordinary session: attach to it, read it, wait for it.\nThe run belongs to the host and goes on without this terminal; Ctrl-C asks once\n  and then stops it. Exit codes: 0 all went well, 1 a worker failed or the run was\n  stopped, 2 the file is wrong. The verb schema prints its format: schema connector."
+        after_help = "Examples:\n  greenroom run pipeline.json\n  greenroom run review.connector.json --dry-run\n  greenroom run pipeline.json --only plan --only build\n  greenroom run pipeline.json --detach\n  greenroom run --resume last\n\nEach worker is an ordinary session: attach to it, read it, wait for it.\nThe run belongs to the host and goes on without this terminal; Ctrl-C asks once\n  and then stops it. Exit codes: 0 all went well, 1 a worker failed or the run was\n  stopped, 2 the file is wrong. The verb schema prints its format: schema connector."
     )]
     Run(RunArgs),
     /// Run the host in the foreground
@@ -427,8 +427,11 @@ pub struct ReplayArgs {
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The connector file, or - for stdin
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub file: PathBuf,
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "resume")]
+    pub file: Option<PathBuf>,
+    /// Go on with a run that failed, or the last: what succeeded is not done again
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["dry_run", "only"])]
+    pub resume: Option<String>,
     /// Show phases, workers and their sessions, and start nothing
     #[arg(long)]
     pub dry_run: bool,

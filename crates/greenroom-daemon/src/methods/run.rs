@@ -31,6 +31,9 @@ pub async fn start(call: Call, params: RunStartParams) -> Result<RunStartResult,
             .collect();
         Fault::new(FaultKind::InvalidParams, error.to_string()).with("problems", problems)
     })?;
+    if let Some(run) = &params.resume {
+        return resume(host, run, &file, &params);
+    }
     let cwd = cwd(params.cwd.as_deref())?;
     if params.dry_run {
         let place = Place::none(&host.runs);
@@ -51,6 +54,49 @@ pub async fn start(call: Call, params: RunStartParams) -> Result<RunStartResult,
     };
     run_file::begin(host, place, written)?;
     Ok(RunStartResult { run: Some(run), scratchpad: Some(scratchpad), notes, plan: None })
+}
+
+/// The same run once more, with the file as it is now.
+fn resume(
+    host: &Arc<Host>,
+    run: &str,
+    file: &Connector,
+    params: &RunStartParams,
+) -> Result<RunStartResult, Fault> {
+    if params.dry_run {
+        return Err(fault::invalid("resume and dry_run exclude each other"));
+    }
+    let (place, earlier) = host.runs.earlier(run)?;
+    let names: Vec<String> = earlier.plan.phases.iter().map(|phase| phase.name.clone()).collect();
+    let mut plan = planned(file, &place, &params.only)?;
+    if params.only.is_empty() && !is_same(&plan, &earlier.plan) {
+        // It was for some of the phases then, too.
+        plan = planned(file, &place, &names).map_err(|_| run_file::another(&place.run))?;
+    }
+    if !is_same(&plan, &earlier.plan) {
+        return Err(run_file::another(&place.run));
+    }
+    let notes = plan.notes.clone();
+    let (run, scratchpad) = (place.run.clone(), place.scratchpad.clone());
+    let written = Written {
+        run: run.clone(),
+        scratchpad: scratchpad.clone(),
+        ..written_of(params, cwd(Some(&earlier.cwd))?, plan)
+    };
+    run_file::again(host, place, written)?;
+    let scratchpad = Some(scratchpad.display().to_string());
+    Ok(RunStartResult { run: Some(run), scratchpad, notes, plan: None })
+}
+
+/// The same phases with the same workers; what they are told may differ.
+fn is_same(plan: &Plan, other: &Plan) -> bool {
+    let names = |plan: &Plan| -> Vec<(String, Vec<String>)> {
+        let workers = |phase: &connector::plan::PlannedPhase| {
+            phase.workers.iter().map(|worker| worker.name.clone()).collect()
+        };
+        plan.phases.iter().map(|phase| (phase.name.clone(), workers(phase))).collect()
+    };
+    names(plan) == names(other)
 }
 
 fn written_of(params: &RunStartParams, cwd: String, plan: Plan) -> Written {

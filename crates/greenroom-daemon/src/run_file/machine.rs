@@ -83,6 +83,9 @@ pub struct WorkerProgress {
     pub state: StepState,
     /// From 1; 0 before the first.
     pub attempt: u32,
+    /// Tries that were made before somebody asked to go on with a run that had ended.
+    #[serde(default)]
+    pub earlier: u32,
     /// Which of its programs.
     pub candidate: usize,
     pub session: Option<String>,
@@ -135,6 +138,27 @@ impl Machine {
                         })
                 });
         fits.then(|| Machine::with(plan, progress))
+    }
+
+    /// A run that has ended, from where it failed: what succeeded stays as it is, all else waits again. Its tries are
+    /// counted on, so that no session of an earlier one is taken for a new one's.
+    pub fn again(plan: &Plan, mut progress: Progress) -> Option<Machine> {
+        for (planned, phase) in plan.phases.iter().zip(&mut progress.phases) {
+            if phase.state == StepState::Done {
+                continue;
+            }
+            // A dialogue is had from its beginning: who stayed for it is gone.
+            let in_turn = planned.workers.iter().any(|worker| worker.turn.is_some());
+            (phase.state, phase.why) = (StepState::Waiting, None);
+            for worker in &mut phase.workers {
+                if in_turn || worker.state != StepState::Done {
+                    let (attempt, earlier) = (worker.attempt, worker.attempt);
+                    *worker = WorkerProgress { attempt, earlier, ..WorkerProgress::default() };
+                }
+            }
+        }
+        let Progress { phases, started_at, .. } = progress;
+        Machine::resumed(plan, Progress { phases, started_at, ..Progress::default() })
     }
 
     fn with(plan: &Plan, progress: Progress) -> Machine {
@@ -245,7 +269,7 @@ impl Machine {
         worker.why = ending.why;
         if cancelled {
             worker.state = StepState::Cancelled;
-        } else if worker.attempt <= retries && !stopped {
+        } else if worker.attempt.saturating_sub(worker.earlier) <= retries && !stopped {
             worker.attempt += 1;
             worker.candidate = 0;
             worker.state = StepState::Starting;
@@ -353,7 +377,7 @@ impl Machine {
                 None if busy < at_once => {
                     busy += 1;
                     worker.state = StepState::Starting;
-                    worker.attempt = 1;
+                    worker.attempt += 1;
                     orders.push(Order::Start(Job { phase: at, worker: index }));
                 }
                 None => break,

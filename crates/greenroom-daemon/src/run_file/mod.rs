@@ -33,6 +33,9 @@ pub use worker::Try;
 
 use crate::host::Host;
 
+/// Stands for the newest run.
+const LAST: &str = "last";
+
 /// Runs at work at the same time.
 const RUNNING_MAX: usize = 32;
 
@@ -46,23 +49,46 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub struct Runs {
     dir: RunsDir,
     active: Mutex<BTreeMap<String, Handle>>,
+    /// Held while one is begun again: nobody else may begin the same.
+    again: Mutex<()>,
 }
 
 impl Runs {
     pub fn new(state: &Path) -> Runs {
-        Runs { dir: RunsDir::new(state), active: Mutex::default() }
+        Runs { dir: RunsDir::new(state), active: Mutex::default(), again: Mutex::default() }
     }
 
     fn active(&self) -> MutexGuard<'_, BTreeMap<String, Handle>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an id for a run that is about to begin.
-    pub fn reserve(&self) -> Result<Place, Fault> {
+    fn room(&self) -> Result<(), Fault> {
         if self.active().len() >= RUNNING_MAX {
             let message = format!("cannot start a run: {RUNNING_MAX} runs are at work already");
             return Err(Fault::new(FaultKind::Busy, message));
         }
+        Ok(())
+    }
+
+    /// The place of a run that was begun before, and what was asked then.
+    pub fn earlier(&self, asked: &str) -> Result<(Place, Written), Fault> {
+        let (run, dir) = self.find(asked)?;
+        let written = dir.plan().map_err(|_| unknown(asked))?;
+        let scratchpad = self.dir.scratchpad(&run);
+        Ok((Place { run, dir, scratchpad }, written))
+    }
+
+    fn find(&self, asked: &str) -> Result<(String, RunDir), Fault> {
+        let found = match asked {
+            LAST => self.dir.all().pop(),
+            id => self.dir.find(id).map(|dir| (id.to_owned(), dir)),
+        };
+        found.ok_or_else(|| unknown(asked))
+    }
+
+    /// Takes an id for a run that is about to begin.
+    pub fn reserve(&self) -> Result<Place, Fault> {
+        self.room()?;
         self.dir.forget_old(&self.ended());
         let (run, dir) = self.dir.create().map_err(|error| refused(&error))?;
         let scratchpad = self.dir.scratchpad(&run);
@@ -81,8 +107,8 @@ impl Runs {
     }
 
     pub fn info(&self, run: &str) -> Result<RunInfo, Fault> {
-        let dir = self.dir.find(run);
-        dir.and_then(|dir| self.look(run, &dir, true)).ok_or_else(|| unknown(run))
+        let (run, dir) = self.find(run)?;
+        self.look(&run, &dir, true).ok_or_else(|| unknown(&run))
     }
 
     fn look(&self, run: &str, dir: &RunDir, detail: bool) -> Option<RunInfo> {
@@ -140,6 +166,35 @@ pub fn begin(host: &Arc<Host>, place: Place, written: Written) -> Result<(), Fau
     }
     driver::spawn(host, place.dir, written, machine, driver::From::Start);
     Ok(())
+}
+
+/// Goes on with a run that has ended, from where it failed.
+pub fn again(host: &Arc<Host>, place: Place, written: Written) -> Result<(), Fault> {
+    let runs = &host.runs;
+    let _one = runs.again.lock().unwrap_or_else(PoisonError::into_inner);
+    runs.room()?;
+    let run = &place.run;
+    let progress = place.dir.progress().map_err(|error| refused(&error))?;
+    if runs.active().contains_key(run) || progress.state == RunState::Running {
+        return Err(Fault::new(FaultKind::Conflict, format!("run {run} is still at work")));
+    }
+    if progress.state == RunState::Done {
+        let message = format!("run {run} went well: nothing of it is left to do");
+        return Err(Fault::new(FaultKind::Conflict, message));
+    }
+    let machine = Machine::again(&written.plan, progress).ok_or_else(|| another(run))?;
+    files::private_dir(&place.scratchpad)
+        .and_then(|()| place.dir.write_plan(&written))
+        .and_then(|()| place.dir.write_progress(&machine.progress))
+        .map_err(|error| refused(&error))?;
+    driver::spawn(host, place.dir, written, machine, driver::From::Start);
+    Ok(())
+}
+
+/// The file is not that of the run.
+pub fn another(run: &str) -> Fault {
+    let message = format!("cannot go on with run {run}: the file has other phases or workers");
+    Fault::new(FaultKind::InvalidParams, message).hint("start it anew, without resume")
 }
 
 /// After the daemon's start: goes on with the runs that an earlier one left.

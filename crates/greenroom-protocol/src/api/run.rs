@@ -30,6 +30,10 @@ pub struct RunStartParams {
     /// Start nothing, answer the plan.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub dry_run: bool,
+    /// Go on with this run, or with the `last`, which failed or was stopped: where it was started, in its scratchpad, without
+    /// the workers that succeeded. The file has to have the same phases and workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<String>,
 }
 
 impl fmt::Debug for RunStartParams {
@@ -40,6 +44,7 @@ impl fmt::Debug for RunStartParams {
             .field("cwd", &self.cwd)
             .field("only", &self.only)
             .field("dry_run", &self.dry_run)
+            .field("resume", &self.resume)
             .finish_non_exhaustive()
     }
 }

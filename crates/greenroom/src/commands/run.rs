@@ -8,7 +8,7 @@ mod progress;
 mod shown;
 
 use std::io::{IsTerminal as _, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use greenroom_client::EventFilter;
@@ -34,9 +34,19 @@ const ASKED: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_secs(1);
 
 pub async fn run(args: RunArgs, context: &Context) -> Outcome {
-    let params = params(&args, context)?;
-    let host = context.host().await?;
-    let attempt = format!("run {}", args.file.display());
+    let (params, host) = match (&args.file, &args.resume) {
+        // Checked before a host is even started.
+        (Some(file), _) => (params(file, &args, context)?, context.host().await?),
+        (None, resume) => {
+            let host = context.host().await?;
+            let file = file_of(&host, resume.as_deref().unwrap_or_default()).await?;
+            (params(&file, &args, context)?, host)
+        }
+    };
+    let attempt = match &args.resume {
+        Some(run) => format!("go on with run {run}"),
+        None => format!("run {}", params.file.as_deref().unwrap_or_default()),
+    };
     if args.dry_run {
         let result: RunStartResult = host.call("run.start", &params, &attempt).await?;
         context.out.answer(&result, || shown::plan(&context.out, &result))?;
@@ -62,10 +72,21 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
     finish(&info, context)
 }
 
+/// The file that an earlier run was started with.
+async fn file_of(host: &Host, run: &str) -> Result<PathBuf, Failure> {
+    let params = RunParams { run: run.to_owned() };
+    let info: RunInfo = host.call("run.info", &params, &format!("go on with run {run}")).await?;
+    match info.file.filter(|file| file != "-") {
+        Some(file) => Ok(file.into()),
+        None => Err(Failure::usage(format!("cannot go on with run {run}: its file is not known"))
+            .hint(format!("say it: greenroom run FILE --resume {run}"))),
+    }
+}
+
 /// The file, checked, and where we are.
-fn params(args: &RunArgs, context: &Context) -> Result<RunStartParams, Failure> {
-    let name = args.file.display().to_string();
-    let text = read(&args.file)?;
+fn params(file: &Path, args: &RunArgs, context: &Context) -> Result<RunStartParams, Failure> {
+    let name = file.display().to_string();
+    let text = read(file)?;
     let wrong = |text: String| {
         Failure::usage(text).hint("greenroom schema connector prints the format of the file")
     };
@@ -85,6 +106,7 @@ fn params(args: &RunArgs, context: &Context) -> Result<RunStartParams, Failure> 
         inherit_env: Some(environment(&context.out)),
         only: args.only.clone(),
         dry_run: args.dry_run,
+        resume: args.resume.clone(),
     })
 }
 
@@ -118,7 +140,10 @@ fn finish(info: &RunInfo, context: &Context) -> Outcome {
         .filter(|worker| worker.why.is_some() && worker.state.word() == "failed")
         .find_map(|worker| worker.session.as_ref());
     Err(match session {
-        Some(id) => failure.hint(format!("see what the worker showed with greenroom read {id}")),
+        Some(id) => failure.hint(format!(
+            "see what the worker showed with greenroom read {id}, go on with greenroom run --resume {}",
+            info.run
+        )),
         None => failure.hint(format!("its outcome is in {}/run.json", info.scratchpad)),
     })
 }

@@ -1,4 +1,4 @@
-//! Session plugins from the command line: the page about them, the lines of the documents they come from, and what is told.
+//! Session plugins from the command line: the page about them, and what is told.
 #![expect(clippy::print_stderr, reason = "what was not run is said")]
 
 use std::io::{BufRead as _, BufReader};
@@ -63,44 +63,6 @@ fn the_examples_of_the_page_work() {
         let output = sh.output().unwrap();
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{block}\n{err}");
-    }
-}
-
-/// `greenroom` for `niia`, one line after the other: each starts a session and ends with it.
-#[test]
-fn the_lines_of_the_seed_work() {
-    let full = {
-        let home = Home::new();
-        home.json(&["sandbox", "doctor", "--json"])["full"] == true
-    };
-    for line in [
-        "serve --worktree feat-auth",
-        "serve --sandbox",
-        "serve --worktree feat-x --sandbox",
-        "serve --worktree feat-x --scratchpad",
-        "serve --env ANTHROPIC_API_KEY=sk-... --env HTTPS_PROXY=http://...",
-        "serve --timeout 3600",
-    ] {
-        if line.contains("--sandbox") && !full {
-            eprintln!("NOT RUN: {line}: level full cannot be enforced here");
-            continue;
-        }
-        let home = Home::new();
-        let repo = repository(&home);
-        let args: Vec<&str> = line.split(' ').collect();
-        let mut serve = home.command(&args);
-        serve.current_dir(&repo).stdout(Stdio::piped());
-        let mut serve = serve.spawn().unwrap();
-        let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
-        let first = lines.next().unwrap_or_else(|| panic!("{line} says nothing")).unwrap();
-        assert!(first.starts_with("listening on "), "{line}: {first}");
-        assert!(lines.next().unwrap().unwrap().starts_with("s1 runs"), "{line}");
-        home.ok(&["send", "--no-start", "s1", "exit 0", "--enter"]);
-        assert!(serve.wait().unwrap().success(), "{line}");
-        assert_eq!(home.run(&["ls", "--no-start"]).code, 7, "{line}: the host ended with it");
-        let left =
-            Command::new("git").args(["worktree", "list"]).current_dir(&repo).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&left.stdout).lines().count(), 1, "{line}: cleaned up");
     }
 }
 
@@ -247,4 +209,43 @@ fn a_dry_run_shows_who_changed_what() {
     }
     assert!(!out.contains("sk-secret-123"), "{out}");
     assert_eq!(home.ok(&["ls", "--json"]), r#"{"sessions":[]}"#);
+}
+
+/// A clean-up that fails is seen, and done as soon as it can be, by the same daemon.
+#[test]
+fn a_clean_up_that_failed_is_tried_again() {
+    let own = rustix::process::geteuid();
+    // Root may write everywhere.
+    let user = if own.is_root() { 61_001 } else { own.as_raw() };
+    let dir = tempfile::Builder::new().prefix("gr-").tempdir().unwrap();
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    mode(dir.path(), 0o755);
+    let home = Home::of(user, dir, "home");
+    let work = home.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::os::unix::fs::chown(&work, Some(user), Some(user)).unwrap();
+    let (code, id, err) = run_in(&home, &work, &["new", "--scratchpad=x", "--", "cat"]);
+    assert_eq!(code, 0, "{err}");
+    mode(&work, 0o555);
+    let said = home.run(&["kill", id.trim()]);
+    assert!(said.err.contains("scratchpad could not clean up"), "{said:?}");
+    let doctor = home.run(&["doctor"]).out;
+    assert!(
+        doctor.contains("clean-up") && doctor.contains("scratchpad of s1 failed 1 times"),
+        "{doctor}"
+    );
+    assert!(doctor.contains("the host tries again in"), "{doctor}");
+    let daemon = home.daemon_pid();
+    mode(&work, 0o755);
+    crate::support::eventually("it is cleaned up", || {
+        (!work.join("scratchpad").is_symlink()).then_some(())
+    });
+    crate::support::eventually("all is well", || {
+        (!home.run(&["doctor"]).out.contains("clean-up")).then_some(())
+    });
+    assert_eq!(home.daemon_pid(), daemon);
+    let info = home.ok(&["info", id.trim()]);
+    assert!(!info.contains("could not clean up"), "{info}");
 }

@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use crate::support::{Home, Said, eventually};
 
 /// A home with a repository and agents. Not below `/tmp`: a sandbox has one of its own there.
-struct Team {
-    home: Home,
-    dir: tempfile::TempDir,
+pub struct Team {
+    pub home: Home,
+    pub dir: tempfile::TempDir,
 }
 
 const AGENT: &str = "#!/bin/sh\nfor last; do :; done\necho \"$(basename $0) heard: $last\"\n";
 
 impl Team {
-    fn new() -> Team {
+    pub fn new() -> Team {
         let dir = tempfile::Builder::new().prefix("gr-team-").tempdir_in("/var/tmp").unwrap();
         std::fs::create_dir_all(dir.path().join("bin")).unwrap();
         std::fs::create_dir_all(dir.path().join("repo")).unwrap();
@@ -50,27 +50,27 @@ impl Team {
         team
     }
 
-    fn repo(&self) -> std::path::PathBuf {
+    pub fn repo(&self) -> std::path::PathBuf {
         self.dir.path().join("repo")
     }
 
-    fn program(&self, name: &str, text: &str) {
+    pub fn program(&self, name: &str, text: &str) {
         let path = self.dir.path().join("bin").join(name);
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    fn file(&self, name: &str, value: &Value) -> String {
+    pub fn file(&self, name: &str, value: &Value) -> String {
         self.text(name, &value.to_string())
     }
 
-    fn text(&self, name: &str, text: &str) -> String {
+    pub fn text(&self, name: &str, text: &str) -> String {
         let path = self.dir.path().join(name);
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = self.home.command(args);
         let path = command.get_envs().find(|(name, _)| *name == "PATH").unwrap().1.unwrap();
         let path = format!("{}:{}", self.dir.path().join("bin").display(), path.display());
@@ -79,13 +79,8 @@ impl Team {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Said {
-        let output = self.command(args).output().unwrap();
-        Said {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+    pub fn run(&self, args: &[&str]) -> Said {
+        Said::of(self.command(args).output().unwrap())
     }
 
     /// The outcome of a run that went well.
@@ -98,7 +93,7 @@ impl Team {
         info
     }
 
-    fn transcript(&self, session: &Value) -> String {
+    pub fn transcript(&self, session: &Value) -> String {
         self.home.ok(&["read", session.as_str().unwrap(), "--transcript"])
     }
 }
@@ -106,37 +101,6 @@ impl Team {
 fn pipeline(script: &str) -> Value {
     json!({ "models": { "m": { "command": ["sh", "-c", script, "agent"] } },
             "pipeline": { "phases": [{ "name": "one", "prompt": "p1" }, { "name": "two", "prompt": "p2" }] } })
-}
-
-/// The JSON of the documents this format comes from, as it stands there.
-#[test]
-fn a_file_of_settings_alone_starts_a_session_in_them() {
-    let team = Team::new();
-    let info = team.done(&team.text(
-        "connector.json",
-        r#"{
-  "session": {
-    "worktree": "feat-x",
-    "sandbox": true,
-    "scratchpad": true,
-    "env": { "API_KEY": "..." },
-    "timeout_ms": 3600000
-  }
-}"#,
-    ));
-    let worker = &info["phases"][0]["workers"][0];
-    assert_eq!(worker["branch"], "greenroom/feat-x", "{info}");
-    let session = team.home.json(&["info", worker["session"].as_str().unwrap(), "--json"]);
-    let plugins: Vec<&str> = session["plugins"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|plugin| plugin["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(plugins, ["worktree", "scratchpad", "env", "sandbox", "timeout"]);
-    let text = team.transcript(&worker["session"]);
-    assert!(text.contains("greenroom/feat-x") && text.contains("key="), "{text}");
-    assert!(!team.repo().join("scratchpad").exists());
 }
 
 /// Every example of the page.

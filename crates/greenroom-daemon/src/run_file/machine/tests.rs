@@ -325,3 +325,30 @@ proptest! {
         prop_assert!(world.over != Some(RunState::Done) || !failed);
     }
 }
+
+/// From where it failed: what succeeded stays, tries are counted on, and as many are allowed as before.
+#[test]
+fn a_run_that_failed_goes_on_from_there() {
+    let mut phases = vec![phase("a", &[], 2), phase("b", &[0], 1)];
+    phases[0].retries = 1;
+    let plan = plan(phases);
+    let mut machine = Machine::new(&plan, NOW);
+    machine.begin(NOW);
+    work(&mut machine, job(0, 0), true);
+    assert_eq!(work(&mut machine, job(0, 1), false), [Order::Start(job(0, 1))]);
+    work(&mut machine, job(0, 1), false);
+    assert_eq!(
+        (states(&machine), machine.progress.state),
+        (vec!["failed", "skipped"], RunState::Failed)
+    );
+    let first = machine.worker(job(0, 0)).clone();
+    let mut machine = Machine::again(&plan, machine.progress).unwrap();
+    assert_eq!(machine.begin(NOW), [Order::Start(job(0, 1))]);
+    assert_eq!((machine.worker(job(0, 0)), machine.worker(job(0, 1)).attempt), (&first, 3));
+    assert_eq!(work(&mut machine, job(0, 1), false), [Order::Start(job(0, 1))]);
+    assert_eq!(machine.worker(job(0, 1)).attempt, 4);
+    let orders = work(&mut machine, job(0, 1), true);
+    assert_eq!(orders, [Order::PhaseOver(0), Order::Start(job(1, 0))]);
+    work(&mut machine, job(1, 0), true);
+    assert_eq!(machine.progress.state, RunState::Done);
+}
