@@ -1,4 +1,5 @@
 //! Included files, shared directories, setup and teardown, ports; and the whole as a link of the chain.
+#![expect(clippy::print_stderr, reason = "what was not run is said")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -179,6 +180,73 @@ fn reflinks() {
         };
         let outcome = stage.end_with(&worktrees, session, "x", Ended::NeverStarted).unwrap();
         assert!(matches!(outcome, Outcome::Removed { .. }), "{can} {outcome:?}");
+        stage.assert_spotless();
+    }
+}
+
+/// Set in a copy of this test that runs where the file system can.
+const CAN_REFLINK: &str = "GREENROOM_TEST_REFLINKS";
+
+/// With a file system that can, made for this test in a file and seen by it alone.
+#[test]
+fn reflinks_where_the_file_system_can() {
+    if let Some(dir) = std::env::var_os(CAN_REFLINK) {
+        return reflinks_share_blocks_and_not_changes(Path::new(&dir));
+    }
+    // It takes root, loop devices and mkfs.
+    let script = r#"set -e; cd "$1"; mkdir at
+        for kind in btrfs xfs none; do
+            [ $kind = none ] && exit 77
+            rm -f disk; truncate -s 320M disk
+            if PATH=$PATH:/usr/sbin:/sbin mkfs.$kind -q disk > why 2>&1 && mount -o loop disk at 2>> why; then break; fi
+        done; shift; exec "$@""#;
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(dir.path());
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "worktree::bring::reflinks_where_the_file_system_can", "--nocapture"]);
+    let output = command.env(CAN_REFLINK, dir.path().join("at")).output();
+    match output {
+        Ok(output) if output.status.success() => {
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(said.contains("1 passed"), "{said}");
+        }
+        Ok(output) if output.status.code() == Some(101) => panic!("{output:?}"),
+        other => {
+            let why = fs::read_to_string(dir.path().join("why")).unwrap_or_default();
+            eprintln!(
+                "NOT RUN: reflinks that succeed need root, loop devices and mkfs.btrfs or mkfs.xfs: {} {other:?}",
+                why.trim()
+            );
+        }
+    }
+}
+
+fn reflinks_share_blocks_and_not_changes(dir: &Path) {
+    const SIZE: usize = 64 << 20;
+    let stage = Stage::below(tempfile::TempDir::new_in(dir).unwrap());
+    fs::create_dir_all(stage.repo.join("target/debug")).unwrap();
+    let file = "target/debug/out";
+    fs::write(stage.repo.join(file), vec![1; SIZE]).unwrap();
+    let free = || {
+        rustix::fs::sync();
+        let stat = rustix::fs::statvfs(dir).unwrap();
+        stat.f_bfree * stat.f_frsize
+    };
+    for (session, mode) in [(1, Share::Reflink), (2, Share::ReflinkIfPossible)] {
+        let share = [("target".to_owned(), mode)].into();
+        let worktrees = stage.worktrees_with(WorktreeConfig { share, ..config() });
+        let before = free();
+        let made = stage.make_with(&worktrees, session, "x", None).unwrap();
+        let copy = made.path.join(file);
+        assert_eq!(fs::metadata(&copy).unwrap().len(), SIZE as u64);
+        let taken = before.saturating_sub(free());
+        assert!(taken < SIZE as u64 / 4, "{mode:?} took {taken} bytes");
+        assert_eq!(git(&made.path, &["status", "--porcelain"]), "");
+        // Each is its own from here on.
+        fs::write(&copy, "rebuilt").unwrap();
+        assert_eq!(fs::metadata(stage.repo.join(file)).unwrap().len(), SIZE as u64);
+        assert_removed(&stage.end_with(&worktrees, session, "x", Ended::Exited).unwrap());
         stage.assert_spotless();
     }
 }

@@ -48,7 +48,12 @@ pub fn fast_dir() -> TempDir {
 impl Stage {
     /// A repository with one commit.
     pub fn new() -> Stage {
-        let stage = Stage::empty();
+        Stage::below(fast_dir())
+    }
+
+    /// The same in a directory of a kind.
+    pub fn below(dir: TempDir) -> Stage {
+        let stage = Stage::empty_below(dir);
         fs::write(stage.repo.join("a"), "first\n").unwrap();
         fs::create_dir(stage.repo.join("sub")).unwrap();
         fs::write(stage.repo.join("sub/b"), "second\n").unwrap();
@@ -60,7 +65,10 @@ impl Stage {
 
     /// A repository without a commit.
     pub fn empty() -> Stage {
-        let dir = fast_dir();
+        Stage::empty_below(fast_dir())
+    }
+
+    fn empty_below(dir: TempDir) -> Stage {
         let repo = dir.path().canonicalize().unwrap().join("repo");
         fs::create_dir(&repo).unwrap();
         git(&repo, &["init", "-q", "-b", "main", "--template="]);
