@@ -122,6 +122,8 @@ pub struct SessionSpec {
     pub ask: Ask,
     /// Variables whose values must not be seen anywhere but in the session.
     pub secrets: BTreeMap<OsString, Secret>,
+    /// Values the session can read, such as in files that were brought for it, and must not show.
+    pub hides: Vec<Secret>,
     /// Programs put before `base.argv`, the outermost first; each whole argv's end is the next one's program.
     pub wrappers: Vec<Vec<OsString>>,
     /// Directories a sandbox must let the session write, besides `base.cwd`.
@@ -188,6 +190,7 @@ impl SessionSpec {
             base,
             ask,
             secrets: BTreeMap::new(),
+            hides: Vec::new(),
             wrappers: Vec::new(),
             writable: Vec::new(),
             readable: Vec::new(),
@@ -236,7 +239,9 @@ impl SessionSpec {
         let hides = |(name, secret): &(&OsString, &Secret)| {
             secret.0.len() >= REDACTION_MIN_BYTES && !is_public(name)
         };
-        self.secrets.iter().filter(hides).map(|(_, secret)| secret.clone()).collect()
+        let given = self.secrets.iter().filter(hides).map(|(_, secret)| secret);
+        let read = self.hides.iter().filter(|secret| secret.0.len() >= REDACTION_MIN_BYTES);
+        given.chain(read).cloned().collect()
     }
 
     /// What the engine starts: wrappers before the program, secrets in the environment.

@@ -165,3 +165,47 @@ fn texts_can_be_tried() {
     assert!(!found.to_string().contains("A1b2C3"), "{found}");
     assert!(found["rules"].as_array().unwrap().len() > 40);
 }
+
+/// What a file that was brought into a worktree says of secrets, the session does not show.
+#[test]
+fn secrets_of_files_in_a_worktree_are_known() {
+    let host = Host::start();
+    let repo = host.home.path().join("repo");
+    std::fs::create_dir(&repo).unwrap();
+    let git = |args: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(args).current_dir(&repo).env("GIT_CONFIG_GLOBAL", "/dev/null");
+        assert!(command.output().unwrap().status.success(), "{args:?}");
+    };
+    let files = [
+        (".gitignore", ".env\n"),
+        (".worktreeinclude", ".env\n"),
+        (".env", "DB_PASSWORD=correct-horse\nMODE=production\nURL=pg://u:batt3ry-s@h/x\n"),
+    ];
+    for (name, text) in files {
+        std::fs::write(repo.join(name), text).unwrap();
+    }
+    git(&["init", "-q", "-b", "main"]);
+    git(&["add", ".gitignore", ".worktreeinclude"]);
+    git(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "one"]);
+    let mut client = host.client();
+    // The second time the worktree is there already.
+    for _ in 0..2 {
+        let script = "touch kept; cat .env; echo end; cat";
+        let params = json!({ "command": ["sh", "-c", script], "cwd": repo, "worktree": "feat-x" });
+        let id = client.ok("session.create", params)["session"].as_str().unwrap().to_owned();
+        wait_for(&mut client, &id, "end");
+        let page = client.ok("session.transcript", json!({ "session": id, "since": 0 }));
+        let text = page["text"].as_str().unwrap();
+        assert!(text.contains("MODE=production"), "{text}");
+        assert!(!text.contains("correct-horse") && !text.contains("batt3ry"), "{text}");
+        // Also where no rule would know it.
+        let action = json!({ "type": "text", "value": "say correct-horse\nagain\n" });
+        client.ok("session.input", json!({ "session": id, "action": action }));
+        wait_for(&mut client, &id, "again");
+        let page = client.ok("session.transcript", json!({ "session": id, "since": 0 }));
+        assert!(page["text"].as_str().unwrap().contains("say *************"), "{page}");
+        client.ok("session.kill", json!({ "session": id }));
+        client.ok("session.info", json!({ "session": id, "settled": true }));
+    }
+}

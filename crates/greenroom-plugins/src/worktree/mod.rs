@@ -21,6 +21,7 @@ mod ports;
 mod record;
 mod slug;
 mod snapshot;
+mod values;
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::end::{Ended, Outcome};
 use super::error::WorktreeError;
 use super::make::{Made, Request, Target};
-use super::{Worktrees, excludes};
+use super::record::Record;
+use super::{Worktrees, excludes, values};
 use crate::spec::{
     Cleanup, CleanupError, EndedHow, GitPlace, PluginState, Refusal, SessionEnd, SessionPlugin,
     SessionSpec, Wait, order,
@@ -50,9 +51,13 @@ impl SessionPlugin for Worktree {
             let made = blocking(move || {
                 let request =
                     Request { session: id, base: ask.base.as_deref(), env: &env, confined };
-                worktrees.make(&target, &request)
+                let made = worktrees.make(&target, &request)?;
+                let record = Record::load(&target.record)?;
+                Ok((made, record.as_ref().map(values::of).unwrap_or_default()))
             });
-            apply(made.await?, spec);
+            let (made, values) = made.await?;
+            apply(made, spec);
+            spec.hides.extend(values);
             Ok(())
         })
     }
