@@ -1,6 +1,6 @@
 //! Who may see what is masked, and `redact.test`: what the rules find in a text.
 
-use greenroom_engine::egress::{Egress, Literals, Raw, Rules, Sight, Sink, spot};
+use greenroom_engine::egress::{Egress, Extra, Literals, Raw, Rules, Sight, Sink, spot};
 use greenroom_protocol::api::redact::{Finding, RedactTestParams, RedactTestResult};
 use greenroom_protocol::api::screen::Redaction;
 use greenroom_protocol::methods::Scope;
@@ -22,6 +22,21 @@ pub fn sight(call: &Call, redact: bool, how: Option<&Redaction>) -> Result<Sight
         );
     }
     Ok(Sight::Bare)
+}
+
+/// What this caller wants hidden besides. A mask is as wide as what it hides, so another text in its place is refused
+/// rather than ignored; the one that ptywright's clients send by default stands for masks.
+pub fn extra(how: Option<&Redaction>) -> Result<Extra, Fault> {
+    let Some(how) = how else { return Ok(Extra::default()) };
+    let replacement = how.replacement.as_str();
+    if replacement != Redaction::DEFAULT && replacement.chars().any(|c| c != '*') {
+        let why = format!(
+            "redaction.replacement cannot be {replacement:?}: a mask is as wide as what it hides"
+        );
+        return Err(fault::invalid(why).hint("\"*\" says what is shown"));
+    }
+    Extra::new(&how.extra_literals, &how.extra_regexes)
+        .map_err(|error| fault::invalid(format!("redaction: {error}")))
 }
 
 /// An error as it may leave: what it repeats of a request or a system may be a secret.

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use greenroom_engine::egress::{Filtered, Sight};
+use greenroom_engine::egress::{Extra, Filtered, Sight};
 use greenroom_engine::session::{Change, SCROLLBACK_LINES};
 use greenroom_engine::term::Frame;
 use greenroom_engine::{Seq, SessionHandle, SessionId};
@@ -78,7 +78,9 @@ impl Screens {
 pub async fn snapshot(call: Call, params: SnapshotParams) -> Result<Body, Fault> {
     let handle = call.session(&params.session)?;
     let sight = redact::sight(&call, params.redact, params.redaction.as_ref())?;
+    let extra = redact::extra(params.redaction.as_ref())?;
     let plain = sight == Sight::Masked
+        && extra.is_empty()
         && params.region.is_none()
         && params.scrollback.is_none()
         && params.since.is_none();
@@ -86,9 +88,10 @@ pub async fn snapshot(call: Call, params: SnapshotParams) -> Result<Body, Fault>
         return text(&call, &handle).await;
     }
     let (frame, seq) = handle.frame_as(sight).await.map_err(fault::engine)?;
+    let frame = extra.frame(frame);
     let mut shot = convert::screen::snapshot(&frame, seq, params.format, params.region);
     // Frames of one sight must not be compared with, or kept for, those of another.
-    let keeps = sight == Sight::Masked;
+    let keeps = sight == Sight::Masked && extra.is_empty();
     if keeps && matches!(params.format, SnapshotFormat::Rows | SnapshotFormat::Runs) {
         if let Some(since) = params.since.filter(|_| params.region.is_none()) {
             reduce(&call, &handle, since, &frame, &mut shot);
@@ -96,7 +99,7 @@ pub async fn snapshot(call: Call, params: SnapshotParams) -> Result<Body, Fault>
         call.host.screens.keep_frame(handle.id(), seq, &frame);
     }
     if let Some(wanted) = params.scrollback {
-        shot.scrollback = Some(scrollback(&handle, sight, wanted).await?);
+        shot.scrollback = Some(scrollback(&handle, (sight, &extra), wanted).await?);
     }
     Body::of(&shot)
 }
@@ -139,11 +142,12 @@ fn reduce(
 
 async fn scrollback(
     handle: &SessionHandle,
-    sight: Sight,
+    (sight, extra): (Sight, &Extra),
     wanted: ScrollbackParams,
 ) -> Result<Scrollback, Fault> {
     let (rows, total) =
         handle.scrollback(sight, 0, SCROLLBACK_LINES).await.map_err(fault::engine)?;
+    let rows = extra.rows(rows, handle.info().record.size.cols());
     let count = wanted.count.min(ScrollbackParams::COUNT_MAX) as usize;
     let skip = usize::try_from(wanted.from).unwrap_or(usize::MAX);
     let rows = rows.get();

@@ -16,6 +16,7 @@ const CUT_MAX: usize = 3;
 pub async fn transcript(call: Call, params: TranscriptParams) -> Result<TranscriptResult, Fault> {
     let handle = call.session(&params.session)?;
     let sight = redact::sight(&call, params.redact, params.redaction.as_ref())?;
+    let extra = redact::extra(params.redaction.as_ref())?;
     let max = params.max_bytes.unwrap_or(TranscriptParams::DEFAULT_BYTES);
     if max == 0 {
         return Err(fault::invalid("max_bytes must be at least 1"));
@@ -25,7 +26,7 @@ pub async fn transcript(call: Call, params: TranscriptParams) -> Result<Transcri
     // Room for a whole character even when the page is tiny.
     let max = (max as usize).max(CUT_MAX + 1);
     let page = handle.output_as(sight, Seq(since), max).await.map_err(fault::engine)?;
-    let mut bytes = page.bytes.into_inner();
+    let mut bytes = extra.bytes(page.bytes).into_inner();
     let mut next = page.next.0;
     if next < page.tail.0 && params.format != TranscriptFormat::Raw {
         next -= give_back_cut(&mut bytes);

@@ -166,6 +166,48 @@ fn texts_can_be_tried() {
     assert!(found["rules"].as_array().unwrap().len() > 40);
 }
 
+/// More texts and patterns, for one answer.
+#[test]
+fn a_caller_may_have_more_hidden() {
+    let host = Host::start();
+    let mut client = host.client();
+    let script = "printf 'ticket AB-1234 of \\033[1mal\\033[0mice\\n'; echo end; cat";
+    let id = host.session(&mut client, script);
+    wait_for(&mut client, &id, "end");
+    let how = json!({
+        "enabled": true, "replacement": "[REDACTED]", "extra_literals": ["alice"],
+        "extra_regexes": ["[A-Z]{2}-[0-9]+"],
+    });
+    for format in ["text", "rows", "runs", "ansi", "cells"] {
+        let params = json!({ "session": id, "format": format, "redaction": how });
+        let shot = squeezed(&client.ok("session.snapshot", params));
+        assert!(!shot.contains("1234") && !shot.contains("alice"), "{format}: {shot}");
+        assert!(!shot.contains("ice"), "{format}: {shot}");
+    }
+    for format in ["text", "ansi"] {
+        let params = json!({ "session": id, "since": 0, "format": format, "redaction": how });
+        let text = client.ok("session.transcript", params)["text"].to_string();
+        assert!(text.contains("ticket ******* of"), "{text}");
+        assert!(!text.contains("al") && !text.contains("ice"), "{text}");
+    }
+    // It spoils nobody else's view.
+    let plain = client.ok("session.snapshot", json!({ "session": id, "format": "text" }));
+    assert!(plain["text"].as_str().unwrap().contains("AB-1234 of alice"), "{plain}");
+    for (member, value, said) in [
+        ("replacement", json!("[gone]"), "as wide as what it hides"),
+        ("extra_regexes", json!(["("]), "extra_regexes 0"),
+        ("extra_literals", json!([""]), "extra_literals 0 is empty"),
+    ] {
+        for method in ["session.snapshot", "session.transcript"] {
+            let mut how = how.clone();
+            how[member] = value.clone();
+            let fault = client.fault(method, json!({ "session": id, "redaction": how }));
+            assert_eq!(fault["data"]["kind"], "invalid_params", "{fault}");
+            assert!(fault["message"].as_str().unwrap().contains(said), "{fault}");
+        }
+    }
+}
+
 /// What a file that was brought into a worktree says of secrets, the session does not show.
 #[test]
 fn secrets_of_files_in_a_worktree_are_known() {

@@ -221,6 +221,21 @@ fn mask(rows: &mut [Row], spots: Vec<Spot>) {
     }
 }
 
+/// Masks what `found` finds in rows that belong together.
+pub(super) fn mask_where(
+    rows: &mut [Row],
+    cols: usize,
+    found: impl Fn(&[u8]) -> Vec<std::ops::Range<usize>>,
+) {
+    let mut spots = Vec::new();
+    for (_, joined) in joined_rows(rows, cols) {
+        for range in found(&joined.text) {
+            joined.locate(range.start, range.end, &mut spots);
+        }
+    }
+    mask(rows, spots);
+}
+
 /// As many columns, all of them masked.
 pub(super) fn stars(text: &str) -> String {
     let mask = |c: char| match c {

@@ -11,6 +11,7 @@
 
 mod apply;
 mod charset;
+mod extra;
 mod filter;
 mod finder;
 pub(crate) mod flow;
@@ -34,6 +35,7 @@ use greenroom_term::{Frame, Row};
 use tokio::task::AbortHandle;
 
 pub(crate) use apply::Applying;
+pub use extra::{EXTRAS_MAX, Extra, ExtraError, LENGTH_MAX};
 pub use filter::{Filters, Line, LineFilter, Unit, Verdict};
 pub use flow::{EXPIRE, PAUSE};
 pub use lane::VALUE;

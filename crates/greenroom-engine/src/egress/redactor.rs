@@ -436,15 +436,38 @@ pub(crate) fn mask_last(painted: &mut [u8], count: usize) {
     if count == 0 {
         return;
     }
-    let mut texts = Texts::default();
-    Lexer::default().feed(painted, &mut texts);
-    let places: Vec<usize> = texts.ranges.into_iter().flatten().collect();
-    let starts = places.iter().rev().filter(|at| begins_seen(painted[**at])).take(count);
-    for at in starts.copied().collect::<Vec<_>>() {
-        let (len, width) = char_at(&painted[at..]);
-        for (n, byte) in painted[at..at + len].iter_mut().enumerate() {
-            *byte = if n < width { b'*' } else { 0 };
+    let places = text_in(painted);
+    let last = places.into_iter().rev().filter(|at| begins_seen(painted[*at])).take(count);
+    for at in last.collect::<Vec<_>>() {
+        mask_char(painted, at);
+    }
+}
+
+/// Masks what `found` finds in the text of a stream, whatever sequences lie between.
+pub(crate) fn mask_where(bytes: &mut [u8], found: impl Fn(&[u8]) -> Vec<std::ops::Range<usize>>) {
+    let places = text_in(bytes);
+    let text: Vec<u8> = places.iter().map(|at| bytes[*at]).collect();
+    for range in found(&text) {
+        for at in &places[range] {
+            // A character that is masked already begins with a star.
+            if begins_seen(bytes[*at]) && bytes[*at] != b'*' {
+                mask_char(bytes, *at);
+            }
         }
+    }
+}
+
+/// The places of all bytes that are text.
+fn text_in(bytes: &[u8]) -> Vec<usize> {
+    let mut texts = Texts::default();
+    Lexer::default().feed(bytes, &mut texts);
+    texts.ranges.into_iter().flatten().collect()
+}
+
+fn mask_char(bytes: &mut [u8], at: usize) {
+    let (len, width) = char_at(&bytes[at..]);
+    for (n, byte) in bytes[at..at + len].iter_mut().enumerate() {
+        *byte = if n < width { b'*' } else { 0 };
     }
 }
 

@@ -112,14 +112,20 @@ pub enum SnapshotFormat {
 pub struct Redaction {
     /// Off needs the right to see raw output.
     pub enabled: bool,
-    /// Put in place of a secret.
+    /// What stands in place of a secret: `*`, as wide as what it hides. ptywright's `[REDACTED]` means the same; another
+    /// text is refused.
     pub replacement: String,
-    /// More texts to hide.
+    /// More texts to hide in this answer, 64 with the patterns.
     #[serde(default)]
     pub extra_literals: Vec<String>,
-    /// More patterns to hide.
+    /// More patterns to hide in this answer. What they find must not be empty.
     #[serde(default)]
     pub extra_regexes: Vec<String>,
+}
+
+impl Redaction {
+    /// What ptywright puts in place of a secret by default.
+    pub const DEFAULT: &str = "[REDACTED]";
 }
 
 /// Lines above the screen: `from` counts back from the newest (0), `count` is how many.
