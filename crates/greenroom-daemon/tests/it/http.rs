@@ -113,7 +113,7 @@ pub fn read_answer(stream: &mut impl BufRead) -> Answer {
 }
 
 /// A value as it is written in a query.
-fn spelled(value: &Value) -> String {
+pub fn spelled(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }

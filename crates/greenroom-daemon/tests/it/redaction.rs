@@ -1,9 +1,11 @@
 //! A session prints its own secret; nothing that leaves the host shows it, also after the daemon was killed.
 
+use greenroom_protocol::methods::{METHODS, document};
 use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::host::{Host, wait_for};
+use crate::http::Web;
 
 const VALUE: &str = "hunter2-and-more";
 const TOKEN: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
@@ -164,6 +166,66 @@ fn texts_can_be_tried() {
     assert_eq!((finding["line"].clone(), finding["column"].clone()), (json!(2), json!(9)));
     assert!(!found.to_string().contains("A1b2C3"), "{found}");
     assert!(found["rules"].as_array().unwrap().len() > 40);
+}
+
+/// Whoever shows the token may use sessions, not see what is masked: on every method that could show it.
+#[test]
+fn a_token_is_not_enough_to_see_what_is_masked() {
+    let host = Host::start();
+    let mut client = host.client();
+    let id = start(&host, &mut client);
+    wait_for(&mut client, &id, "end");
+    let web = Web::of(&mut client);
+    let mut asked = 0;
+    for row in METHODS {
+        let document = document(Some(row.name)).unwrap();
+        let params = &document["methods"][0]["params"];
+        let name = params["$ref"].as_str().and_then(|name| name.rsplit('/').next());
+        let described = name.map_or(params, |name| &document["$defs"][name]).to_string();
+        if !described.contains("\"redact\"") {
+            continue;
+        }
+        asked += 1;
+        let path = row.surfaces.rest.unwrap().replace("{id}", &id);
+        let (verb, path) = path.split_once(' ').unwrap();
+        let off = json!({ "enabled": false, "replacement": "*" });
+        for (name, value) in [("redact", json!(false)), ("redaction", off)] {
+            if !described.contains(&format!("\"{name}\"")) {
+                continue;
+            }
+            let answer = match verb {
+                "GET" => web.get(&format!("{path}?{name}={}", crate::http::spelled(&value))),
+                _ => {
+                    let matcher = json!({ "type": "contains_text", "value": "end" });
+                    web.ask(verb, path, Some(json!({ "matcher": matcher, name: value })))
+                }
+            };
+            assert_eq!(answer.status, 403, "{} with {name}: {answer:?}", row.name);
+            assert_eq!(answer.kind(), "permission_denied", "{answer:?}");
+            assert!(!answer.text.contains("hunter2"), "{answer:?}");
+            assert_eq!(answer.json()["error"]["data"]["required_permission"], "admin");
+        }
+    }
+    assert_eq!(asked, 3, "a method that takes `redact` has to be asked here");
+    // The tools of an agent have no such wish at all.
+    for (tool, more) in [("session_read", json!({})), ("session_wait", json!({ "exit": true }))] {
+        let mut arguments = more;
+        arguments["session"] = json!(id);
+        arguments["redact"] = json!(false);
+        let params = json!({ "name": tool, "arguments": arguments });
+        let ask = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        let body = ask.to_string();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\n{}Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n",
+            web.headers()
+        );
+        let length = format!("Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+        let answer = web.raw(format!("{head}{length}{body}").as_bytes());
+        assert!(!answer.text.contains("hunter2"), "{answer:?}");
+        let said = answer.json();
+        let refused = said["error"].is_object() || said["result"]["isError"] == true;
+        assert!(refused, "{tool}: {said}");
+    }
 }
 
 /// More texts and patterns, for one answer.

@@ -13,6 +13,9 @@ use crate::id::{Seq, SessionId};
 use crate::process::Wait;
 use crate::store::SessionRecord;
 
+/// So far behind is minutes of work for most filters.
+pub const BEHIND_MAX: u64 = 64 * 1024 * 1024;
+
 /// Knows who filters a session. Asked when one starts or is taken over, before its first byte can be read.
 pub trait Filters: Send + Sync {
     /// `None`: nobody filters such a session.
@@ -20,6 +23,11 @@ pub trait Filters: Send + Sync {
 
     /// Where the work behind the session's back is done; `None` where the session is started.
     fn place(&self) -> Option<Handle>;
+
+    /// Output that is so many bytes ahead of what was answered is masked instead of asked about.
+    fn behind_max(&self) -> u64 {
+        BEHIND_MAX
+    }
 }
 
 /// Decides about lines of a session before a governed sink shows them.

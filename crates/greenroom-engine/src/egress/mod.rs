@@ -36,7 +36,7 @@ use tokio::task::AbortHandle;
 
 pub(crate) use apply::Applying;
 pub use extra::{EXTRAS_MAX, Extra, ExtraError, LENGTH_MAX};
-pub use filter::{Filters, Line, LineFilter, Unit, Verdict};
+pub use filter::{BEHIND_MAX, Filters, Line, LineFilter, Unit, Verdict};
 pub use flow::{EXPIRE, PAUSE};
 pub use lane::VALUE;
 pub(crate) use ledger::{Edit, Edits, Ledger, REPLACE_MAX};

@@ -12,7 +12,9 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::egress::{Assembler, Edit, Governed, Line, LineFilter, Placed, REPLACE_MAX, Verdict};
+use crate::egress::{
+    Assembler, BEHIND_MAX, Edit, Governed, Line, LineFilter, Placed, REPLACE_MAX, Verdict,
+};
 use crate::error::EngineError;
 use crate::events::Fact;
 use crate::id::Seq;
@@ -36,9 +38,6 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 /// Wake-ups of a busy session are taken together.
 const LINGER: Duration = Duration::from_millis(8);
-
-/// So far behind the output is masked instead of asked about: minutes of work for most filters.
-const BEHIND_MAX: u64 = 64 * 1024 * 1024;
 
 impl SessionHandle {
     /// From now on `filter` answers for what governed readers see; `None` lets new output pass again. What was
@@ -259,7 +258,9 @@ impl Worker {
     }
 
     async fn skip_what_is_too_much(&mut self, tail: Seq) {
-        if tail.since(self.governed.ledger().answered()) <= BEHIND_MAX {
+        let filters = self.handle.shared.parts.filters.as_ref();
+        let most = filters.map_or(BEHIND_MAX, |filters| filters.behind_max());
+        if tail.since(self.governed.ledger().answered()) <= most {
             return;
         }
         while let Some(flight) = self.flights.front_mut() {
@@ -267,7 +268,7 @@ impl Worker {
             self.answered(verdicts);
         }
         let from = self.governed.ledger().answered();
-        let to = Seq(tail.0 - BEHIND_MAX / 2);
+        let to = Seq(tail.0 - most / 2);
         if self.answer_up_to(to, Some(Edit::Mask)) {
             self.handle.shared.emit(Fact::FiltersBehind { from, to });
         }

@@ -1,5 +1,6 @@
 //! What leaves a session, through every door, with a real program that prints its own secret.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -570,4 +571,51 @@ async fn a_viewer_who_joins_in_the_middle_sees_no_beginning() {
             assert!(!sent.contains(hidden) && !sent.contains(&rest[..4]), "{screen}");
         }
     }
+}
+
+/// Gives up early on a filter that is behind.
+struct Impatient(Arc<dyn LineFilter>);
+
+impl Filters for Impatient {
+    fn filter_for(&self, _: &SessionRecord) -> Option<Arc<dyn LineFilter>> {
+        Some(self.0.clone())
+    }
+
+    fn place(&self) -> Option<tokio::runtime::Handle> {
+        None
+    }
+
+    fn behind_max(&self) -> u64 {
+        64 * 1024
+    }
+}
+
+/// The last lines are asked about; what lies too far before them is masked, and an event says where.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_is_too_far_behind_is_not_asked_about_the_middle() {
+    let guard = Arc::new(Guard::default());
+    guard.closed.store(true, Ordering::SeqCst);
+    let stage = Stage::with_filters(Arc::new(Impatient(guard.clone())));
+    let session = stage.engine.create(secret("seq 100001 150000; echo last")).await.unwrap();
+    tokio::time::timeout(PATIENCE, session.over()).await.unwrap();
+    let before = plain(session.output(Seq(0), 1 << 20).await.unwrap().bytes.get());
+    assert!(before.chars().all(|c| "*\n".contains(c)), "{}", &before[..before.len().min(200)]);
+    guard.closed.store(false, Ordering::SeqCst);
+    guard.open.notify_waiters();
+    let end = session.change().seq;
+    tokio::time::timeout(PATIENCE, session.answered_beyond(Seq(end.0 - 1))).await.unwrap();
+    let text = plain(session.output(Seq(0), 1 << 20).await.unwrap().bytes.get());
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[49_999], lines[50_000]), (50_001, "150000", "last"));
+    let asked: HashSet<String> = guard.asked.lock().unwrap().iter().cloned().collect();
+    let masked = lines.iter().filter(|line| **line == "******").count();
+    assert!(masked > 20_000, "{masked} of 50000");
+    for (number, line) in (100_001..=150_000).zip(&lines) {
+        let whole = *line == number.to_string();
+        assert!(whole || line.contains('*'), "{line}");
+        assert!(!whole || asked.contains(&number.to_string()), "{line} was shown unasked");
+    }
+    let told = stage.events.facts();
+    let behind = told.iter().filter(|fact| fact.contains("FiltersBehind")).count();
+    assert!(behind >= 1, "{told:?}");
 }

@@ -5,8 +5,8 @@
 //! lines it was asked about: passed, masked, dropped, held for a while and then masked, or the session is sealed.
 //! Deliberately absent: where lines come from and how masks look (the engine's egress).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use greenroom_engine::SessionId;
@@ -20,9 +20,12 @@ use super::core::Core;
 use super::facts::SessionFacts;
 use super::plugin::{Entry, Plugin};
 use super::request;
-use super::shape::{Decision, decide};
+use super::shape::{Decision, Shape, decide};
 use crate::runtime::{Action, CallFailure, Reply};
 use crate::spec::Wait;
+
+/// With less left a plugin is not asked, and not blamed.
+const WORTH_ASKING: Duration = Duration::from_millis(5);
 
 /// Between two tries of a plugin whose lines are held.
 const HOLD_RETRY: Duration = Duration::from_millis(100);
@@ -42,6 +45,14 @@ struct Passage<'a> {
     replaced: Option<String>,
     /// Decided: no further plugin sees it.
     end: Option<Verdict>,
+    /// Of the time that all plugins share, in microseconds.
+    spent: AtomicU64,
+}
+
+impl<'a> Passage<'a> {
+    fn new(line: &'a Line) -> Passage<'a> {
+        Passage { line, replaced: None, end: None, spent: AtomicU64::new(0) }
+    }
 }
 
 impl Passage<'_> {
@@ -79,8 +90,7 @@ impl Chain {
         if self.sealed.load(Ordering::Acquire) {
             return vec![Verdict::Mask; lines.len()];
         }
-        let mut passages: Vec<Passage<'_>> =
-            lines.iter().map(|line| Passage { line, replaced: None, end: None }).collect();
+        let mut passages: Vec<Passage<'_>> = lines.iter().map(Passage::new).collect();
         let registry = self.core.registry();
         for (plugin, entry) in registry.asked(Hook::OutputFilter) {
             if !entry.wants(&self.facts.labels) {
@@ -192,7 +202,7 @@ impl Chain {
         let name = entry.hook;
         let one_by_one = AtomicBool::new(false);
         let (texts, flag) = (&texts[..], &one_by_one);
-        let limit = entry.deadline;
+        let Some(limit) = left(entry, asked) else { return Err(NoAnswer::GivenUp) };
         let question =
             Question { plugin, entry, session: Some(session), limit, lines: asked.len() };
         let call: Caller<'_> = Box::new(move |voice, deadline| {
@@ -203,7 +213,14 @@ impl Chain {
                 Ok(reply.unwrap_or_else(nothing))
             })
         });
-        let edits = self.core.ask(&question, call, |reply| read_edits(reply, asked.len())).await?;
+        let took = Took::default();
+        let read = |reply: &Reply| {
+            took.note(reply);
+            read_edits(reply, asked.len())
+        };
+        let edits = self.core.ask(&question, call, read).await;
+        took.spend(limit, asked);
+        let edits = edits?;
         Ok((!one_by_one.load(Ordering::Acquire)).then_some(edits))
     }
 
@@ -238,15 +255,21 @@ impl Chain {
     ) -> Option<Edit> {
         let _turn = entry.singles.acquire().await.ok()?;
         let name = entry.hook;
-        let limit = entry.deadline;
+        let limit = left(entry, &[passage])?;
         let question = Question { plugin, entry, session: Some(session), limit, lines: 1 };
         let payload = payload(passage.line);
         let text = passage.text();
         let call = caller(Some(session), move |deadline| {
             request::line(name, session, deadline, text, &payload)
         });
-        let decided = self.core.ask(&question, call, |reply| decide(name, reply)).await.ok()?;
-        Some(match decided {
+        let took = Took::default();
+        let read = |reply: &Reply| {
+            took.note(reply);
+            decide(name, reply)
+        };
+        let decided = self.core.ask(&question, call, read).await;
+        took.spend(limit, &[passage]);
+        Some(match decided.ok()? {
             Decision::Replace(text) => Edit::Replace(text),
             Decision::Drop => Edit::Drop,
             _ => Edit::Keep,
@@ -283,6 +306,36 @@ impl LineFilter for Chain {
             OnFailure::Pass if gave_up && entries.next().is_none() => Some(Verdict::Pass),
             // Held lines are tried again, and who comes next may see more than this one.
             _ => None,
+        }
+    }
+}
+
+/// What is left for one plugin of the time all of them share; `None` if nothing is. datawatch's hooks have their own
+/// time by its contract, and held lines wait because their plugin said so.
+fn left(entry: &Entry, asked: &[&Passage<'_>]) -> Option<Duration> {
+    if entry.hook.seed || entry.policy == OnFailure::Hold {
+        return Some(entry.deadline);
+    }
+    let spent = asked.iter().map(|passage| passage.spent.load(Ordering::Relaxed)).max();
+    let budget = Shape::of(Hook::OutputFilter).budget;
+    let left = budget.saturating_sub(Duration::from_micros(spent.unwrap_or(0)));
+    (left >= WORTH_ASKING).then(|| left.min(entry.deadline))
+}
+
+/// How long an answer took, without the start of its program. All there was, if none came.
+#[derive(Default)]
+struct Took(OnceLock<Duration>);
+
+impl Took {
+    fn note(&self, reply: &Reply) {
+        let _ = self.0.set(reply.took);
+    }
+
+    fn spend(&self, limit: Duration, asked: &[&Passage<'_>]) {
+        let took = self.0.get().map_or(limit, |took| limit.min(*took));
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        for passage in asked {
+            passage.spent.fetch_add(micros, Ordering::Relaxed);
         }
     }
 }

@@ -271,3 +271,30 @@ proptest! {
         prop_assert_eq!(&run(true, false), &whole);
     }
 }
+
+/// Five that never answer cost a line no more than all filters get together.
+#[tokio::test]
+async fn filters_share_their_time() {
+    for single in [false, true] {
+        let stage = Stage { single, ..Stage::new() };
+        let mut entry = redact();
+        (entry.timeout_ms, entry.on_failure) = (Some(200), Some(OnFailure::Pass));
+        for name in ["a", "b", "c", "d"] {
+            stage.cast(name, vec![entry.clone()], |_| Take::Silence);
+        }
+        // The last one has no time left, and hides what it was not asked about.
+        entry.on_failure = None;
+        stage.cast("e", vec![entry.clone()], |_| Take::Silence);
+        let filter = filter(&stage);
+        let began = Instant::now();
+        let verdicts = filter.filter(ONE, &lines(&["x"])).await;
+        let took = began.elapsed();
+        assert_eq!(verdicts, [Verdict::Mask], "single: {single}");
+        assert!(took >= Duration::from_millis(400), "{took:?}");
+        assert!(took < Duration::from_millis(900), "{took:?}");
+        let asked: Vec<String> = stage.asked().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(asked, ["a", "b", "c"], "single: {single}");
+        let third = stage.asked()[2].1["deadline_ms"].as_u64().unwrap();
+        assert!(third <= 100, "{third}");
+    }
+}
