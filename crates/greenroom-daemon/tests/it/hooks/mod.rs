@@ -4,5 +4,5 @@ mod filters;
 mod gates;
 mod notices;
 mod observers;
-mod stage;
+pub mod stage;
 mod starts;

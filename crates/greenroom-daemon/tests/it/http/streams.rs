@@ -10,6 +10,7 @@ use tokio_tungstenite::tungstenite::{Error, HandshakeError, Message, WebSocket, 
 
 use super::{Web, read_head};
 use crate::client::PATIENCE;
+use crate::hooks::stage;
 use crate::host::{Host, signal};
 
 pub type Socket = WebSocket<std::net::TcpStream>;
@@ -126,6 +127,59 @@ fn a_terminal_on_a_websocket() {
     let missing = websocket(&web, "/api/sessions/nothing/attach", &[]);
     let refused = text(&mut missing.unwrap());
     assert_eq!(refused["error"]["data"]["kind"], "unknown_session");
+}
+
+/// Hides what has a password in it, rows and titles alike.
+const HIDES: &str = r#"#!/usr/bin/env python3
+import json, sys
+for text in sys.stdin:
+    ask = json.loads(text)
+    if "hello" in ask:
+        print(json.dumps({"hello": {"features": ["filter.batch"]}}), flush=True)
+    elif "items" in ask:
+        edits = [[i["n"], "[redacted]"] for i in ask["items"] if "PASSWORD" in i["line"]]
+        print(json.dumps({"id": ask["id"], "edits": edits}), flush=True)
+"#;
+
+/// Filters decide about every picture a terminal elsewhere is sent, and about titles.
+#[test]
+fn a_terminal_on_a_websocket_is_governed_by_filters() {
+    let home = stage::home(stage::CONFIG);
+    stage::native(home.path(), "hides", "jsonl", &["output.filter"], "stage = \"redact\"", HIDES);
+    let host = Host::in_home(home, &[]);
+    let mut client = host.client();
+    stage::grant(&mut client, "hides");
+    let web = Web::of(&mut client);
+    let script = "printf '\\033]0;the PASSWORD title\\007the PASSWORD is blue\\n'; exec cat";
+    let id = host.session(&mut client, script);
+    for window in ["?size=80x24", "?size=90x30", ""] {
+        let path = format!("/api/sessions/{id}/attach{window}");
+        let mut socket = websocket(&web, &path, &[]).unwrap();
+        text(&mut socket);
+        let mut seen = String::new();
+        let typed = format!("typed {window}\r");
+        socket.send(Message::binary(Frame::Input(typed.as_bytes()).to_vec().unwrap())).unwrap();
+        attached(&mut socket, |frame| match frame {
+            Frame::Keyframe { bytes, .. } => {
+                seen = String::from_utf8_lossy(bytes).into_owned();
+                assert!(!seen.contains("blue") && !seen.contains("PASSWORD"), "{seen}");
+                seen.contains("[redacted]") && seen.contains(&format!("typed {window}"))
+            }
+            Frame::Output { .. } => panic!("bytes nobody answered for"),
+            _ => false,
+        });
+    }
+    let info = stage::eventually("a title", || {
+        let info = client.ok("session.info", json!({ "session": id }));
+        info["title"].is_string().then_some(info)
+    });
+    assert_eq!(info["title"], "[redacted]", "{info}");
+    let titled = stage::event(&mut client, "session.title");
+    assert!(!titled.to_string().contains("PASSWORD"), "{titled}");
+    let mut socket = websocket(&web, &format!("/api/sessions/{id}/attach"), &[]).unwrap();
+    text(&mut socket);
+    client.ok("session.kill", json!({ "session": id }));
+    attached(&mut socket, |frame| matches!(frame, Frame::Exit(_)));
 }
 
 #[test]
