@@ -274,6 +274,9 @@ pub async fn remove(host: &Arc<Host>, handle: &SessionHandle) -> Result<(), Engi
 
 /// After the daemon's start: looks after the sessions that run, and finishes what an earlier daemon could not.
 pub fn recover(host: &Arc<Host>) {
+    let unknown = |id: &SessionId| host.engine.find(&id.to_string()).is_err();
+    // It removed the session and could not forget its chain any more.
+    host.chains.closed_ids().into_iter().filter(unknown).for_each(|id| host.chains.forget(id));
     for id in host.chains.open_ids() {
         let handle = host.engine.find(&id.to_string()).ok();
         match handle {
@@ -284,7 +287,10 @@ pub fn recover(host: &Arc<Host>) {
                     tracing::info!(session = %id, "cleaning up for an earlier daemon");
                     match over {
                         Some(handle) => settled(&host, &handle).await,
-                        None => drop(never_started(&host, id).await),
+                        None => {
+                            never_started(&host, id).await;
+                            host.chains.forget(id);
+                        }
                     }
                 });
             }

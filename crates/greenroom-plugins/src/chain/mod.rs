@@ -116,6 +116,12 @@ impl Chains {
         self.inner.files().keys().map(|id| id.0).max().unwrap_or(0)
     }
 
+    /// Sessions whose chain is finished, and which are not forgotten.
+    pub fn closed_ids(&self) -> Vec<SessionId> {
+        let files = self.inner.files();
+        files.iter().filter(|(_, file)| !file.is_open()).map(|(id, _)| *id).collect()
+    }
+
     /// Sessions whose chain is not finished.
     pub fn open_ids(&self) -> Vec<SessionId> {
         let mut open: Vec<SessionId> = self.inner.open.set().iter().copied().collect();

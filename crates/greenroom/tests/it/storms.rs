@@ -179,9 +179,15 @@ impl Storm {
             let said = self.home.run(&["rm", id]);
             assert_eq!(said.code, 0, "{said:?}");
         }
-        eventually("the chains are done", || {
-            below(self.home.path(), "chains").is_empty().then_some(())
-        });
+        let chains = self.home.path().join("state/chains");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !names(&chains).is_empty() {
+            let left =
+                names(&chains).into_iter().map(|name| std::fs::read_to_string(chains.join(name)));
+            let late = Instant::now() > deadline;
+            assert!(!late, "left: {:?}", left.collect::<Vec<_>>());
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
     }
 
     fn check(&self) {
@@ -204,6 +210,7 @@ impl Storm {
                 assert!(log.contains(&format!("work-{number}")), "{log}");
             }
         }
+        eprintln!("{} sessions finished their work, {} worktrees are kept", done.len(), kept.len());
         for tree in &kept {
             assert_eq!(tree["live"], false, "{tree}");
             assert!(!tree["why"].as_array().unwrap().is_empty(), "kept for nothing: {tree}");
