@@ -172,69 +172,38 @@ for text in sys.stdin:
         print(json.dumps({"action": "replace", "line": "[redacted]"} if secret else {"action": "pass"}), flush=True)
 "#;
 
-/// Lines per second from the start of a session until a reader has all of them.
-fn rate(kind: &str, lines: usize) -> f64 {
+/// Every line once, however the program is run. (How fast: the benchmarks.)
+fn answered(kind: &str, lines: usize) {
     let home = home(CONFIG);
     native(home.path(), "redactor", kind, &["output.filter"], "timeout_ms = 10000", REDACTOR);
     let host = Host::in_home(home, &[]);
     let mut client = host.client();
     grant(&mut client, "redactor");
-    let began = Instant::now();
-    let id = host.session(&mut client, &format!("seq -f 'line %g' {lines}"));
-    let (mut since, mut seen) = (0, 0);
+    let script = format!("seq -f 'line %g' {lines}; echo a PASSWORD");
+    let id = host.session(&mut client, &script);
+    let (mut since, mut text) = (0, String::new());
     eventually("all lines", || {
         let params =
             json!({ "session": id, "since": since, "format": "text", "max_bytes": 1_000_000 });
         let page = client.ok("session.transcript", params);
-        seen += page["text"].as_str().unwrap().matches('\n').count();
+        text += page["text"].as_str().unwrap();
         since = page["next_seq"].as_u64().unwrap();
-        (seen >= lines).then_some(())
+        text.contains("[redacted]").then_some(())
     });
-    lines as f64 / began.elapsed().as_secs_f64()
+    let shown: Vec<&str> = text.lines().collect();
+    let mut expected: Vec<String> = (1..=lines).map(|n| format!("line {n}")).collect();
+    expected.push("[redacted]".to_owned());
+    assert_eq!(shown, expected);
 }
 
 #[test]
-fn a_filter_that_stays_answers_a_hundred_times_as_many_lines() {
-    let oneshot = rate("oneshot", 40);
-    let jsonl = rate("jsonl", 40_000);
-    assert!(jsonl / oneshot >= 100.0, "{jsonl:.0} to {oneshot:.0} lines per second");
-}
-
-/// The best of a few rounds: whatever else the machine does, it does to both.
-fn fastest(client: &mut Client, host: &Host, lines: usize) -> Duration {
-    let once = |_| {
-        let began = Instant::now();
-        let id = host.session(client, &format!("seq -f 'a line of output %g' {lines}"));
-        wait_exit(client, &id);
-        began.elapsed()
-    };
-    (0..5).map(once).min().unwrap()
+fn a_filter_that_is_started_for_each_line_sees_them_all() {
+    answered("oneshot", 20);
 }
 
 #[test]
-fn a_session_runs_at_its_pace_whatever_its_filter_does() {
-    let home = home(CONFIG);
-    slow(home.path(), "");
-    native(
-        home.path(),
-        "choosy",
-        "jsonl",
-        &["output.filter"],
-        "when = { regex = \"zebra\" }",
-        REDACTOR,
-    );
-    let host = Host::in_home(home, &[]);
-    let mut client = host.client();
-    let lines = 60_000;
-    let free = fastest(&mut client, &host, lines);
-    for name in ["choosy", "slow"] {
-        grant(&mut client, name);
-        let filtered = fastest(&mut client, &host, lines);
-        let ratio = free.as_secs_f64() / filtered.as_secs_f64();
-        // The promise is 0.9; this machine may be doing anything else meanwhile.
-        assert!(ratio >= 0.6, "{name}: {ratio:.2}: {free:?} without, {filtered:?} with");
-        client.ok("plugin.disable", json!({ "name": name }));
-    }
+fn a_filter_that_stays_sees_them_all() {
+    answered("jsonl", 40_000);
 }
 
 /// Somebody follows every session from its first byte on, and another client reads as soon as one is listed.
