@@ -1,7 +1,8 @@
 //! Who filters a session, and where that is done: on threads that step back for everybody else.
 //!
-//! The engine asks when a session starts or is taken over, so that none is ever without its filters. A session that prints as fast as it can needs its cores; reading behind it must not take them. So whoever has lines
-//! answered for runs with a lower priority: its readers are late before the session is.
+//! The engine asks when a session starts or is taken over, so that none is ever without its filters. A session that
+//! prints as fast as it can needs its cores; reading behind it must not take them. So whoever has lines answered for
+//! runs with a lower priority: its readers are late before the session is.
 
 use std::sync::{Arc, OnceLock};
 

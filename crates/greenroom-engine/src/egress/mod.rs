@@ -200,11 +200,17 @@ struct Inner {
 pub(crate) struct Governed {
     /// `None`: there are no more, but what they answered holds.
     filter: Option<Arc<dyn LineFilter>>,
+    /// What its answers were meant for when it came: they hold there, also when it is turned off.
+    meant_for: Vec<Sink>,
     ledger: Arc<Ledger>,
     worker: Mutex<Option<AbortHandle>>,
 }
 
 impl Governed {
+    fn without_filter(ledger: Arc<Ledger>) -> Governed {
+        Governed { filter: None, meant_for: Vec::new(), ledger, worker: Mutex::default() }
+    }
+
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -229,7 +235,8 @@ impl Governed {
 
     /// Whether what was answered holds for `sink`. Without a filter nobody says any more for which it was meant.
     pub fn concerns(&self, sink: Sink) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.governs(sink))
+        let governs = |filter: &Arc<dyn LineFilter>| filter.governs(sink);
+        self.meant_for.contains(&sink) || self.filter.as_ref().is_none_or(governs)
     }
 }
 
@@ -302,14 +309,20 @@ impl Egress {
     }
 
     fn answered_by(&self, filter: Arc<dyn LineFilter>, ledger: Arc<Ledger>) -> Arc<Governed> {
-        self.governed_by(Governed { filter: Some(filter), ledger, worker: Mutex::default() })
+        let meant_for = Sink::ALL.into_iter().filter(|sink| filter.governs(*sink)).collect();
+        self.governed_by(Governed {
+            filter: Some(filter),
+            meant_for,
+            ledger,
+            worker: Mutex::default(),
+        })
     }
 
     /// Applies what an earlier daemon's filters answered, if they did.
     pub(crate) fn recall(&self, dir: &Path) -> std::io::Result<()> {
         if Ledger::exists(dir) {
             let ledger = Arc::new(Ledger::open(dir)?);
-            self.governed_by(Governed { filter: None, ledger, worker: Mutex::default() });
+            self.governed_by(Governed::without_filter(ledger));
         }
         Ok(())
     }
@@ -318,7 +331,7 @@ impl Egress {
     pub(crate) fn free(&self) {
         if let Some(governed) = self.governed() {
             let ledger = governed.ledger.clone();
-            self.governed_by(Governed { filter: None, ledger, worker: Mutex::default() });
+            self.governed_by(Governed::without_filter(ledger));
         }
     }
 

@@ -130,6 +130,7 @@ struct Guard {
     calls: AtomicUsize,
     open: tokio::sync::Notify,
     foregone: Mutex<Option<Verdict>>,
+    off: AtomicBool,
 }
 
 impl LineFilter for Guard {
@@ -138,7 +139,7 @@ impl LineFilter for Guard {
     }
 
     fn governs(&self, sink: Sink) -> bool {
-        !matches!(sink, Sink::AttachLocal)
+        !matches!(sink, Sink::AttachLocal) && !self.off.load(Ordering::SeqCst)
     }
 
     fn filter<'a>(&'a self, _: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>> {
@@ -234,6 +235,21 @@ async fn a_filter_that_does_not_answer_holds_up_readers_and_nobody_else() {
     let mut numbers: Vec<u32> = asked.iter().filter_map(|line| line.parse().ok()).collect();
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq(1..=20000));
+}
+
+/// New output passes, what was hidden stays hidden.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_filter_hid_stays_hidden_when_it_is_turned_off() {
+    let stage = Stage::new();
+    let session = stage.engine.create(secret(LINES)).await.unwrap();
+    let guard = Arc::new(Guard::default());
+    session.govern(Some(guard.clone())).unwrap();
+    session.wait(exit()).await.unwrap();
+    let end = session.change().seq;
+    tokio::time::timeout(PATIENCE, session.answered_beyond(Seq(end.0 - 1))).await.unwrap();
+    guard.off.store(true, Ordering::SeqCst);
+    let seen = seen_now(&session).await;
+    assert!(!seen.contains("mask me") && !seen.contains("drop me"), "{seen}");
 }
 
 /// Masked or passed by the page, until it has an opinion again.

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::stage::{CONFIG, datawatch, event, events, eventually, grant, home, native, wait_exit};
+use super::stage::{
+    CONFIG, REDACTOR, datawatch, event, events, eventually, grant, home, native, wait_exit,
+};
 use crate::client::Client;
 use crate::host::{Host, wait_for};
 
@@ -156,21 +158,6 @@ fn a_filter_that_stays_sees_all_lines_in_batches() {
     let calls = stats["plugins"]["batch"]["calls"].as_u64().unwrap();
     assert!(calls < 300, "{stats}");
 }
-
-/// Answers batches and single lines, kept or started for each.
-const REDACTOR: &str = r#"#!/usr/bin/env python3
-import json, sys
-for text in sys.stdin:
-    ask = json.loads(text)
-    if "hello" in ask:
-        print(json.dumps({"hello": {"features": ["filter.batch"]}}), flush=True)
-    elif "items" in ask:
-        edits = [[i["n"], "[redacted]"] for i in ask["items"] if "PASSWORD" in i["line"]]
-        print(json.dumps({"id": ask["id"], "edits": edits}), flush=True)
-    else:
-        secret = "PASSWORD" in ask["line"]
-        print(json.dumps({"action": "replace", "line": "[redacted]"} if secret else {"action": "pass"}), flush=True)
-"#;
 
 /// Every line once, however the program is run. (How fast: the benchmarks.)
 fn answered(kind: &str, lines: usize) {

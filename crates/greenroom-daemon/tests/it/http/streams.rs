@@ -129,23 +129,18 @@ fn a_terminal_on_a_websocket() {
     assert_eq!(refused["error"]["data"]["kind"], "unknown_session");
 }
 
-/// Hides what has a password in it, rows and titles alike.
-const HIDES: &str = r#"#!/usr/bin/env python3
-import json, sys
-for text in sys.stdin:
-    ask = json.loads(text)
-    if "hello" in ask:
-        print(json.dumps({"hello": {"features": ["filter.batch"]}}), flush=True)
-    elif "items" in ask:
-        edits = [[i["n"], "[redacted]"] for i in ask["items"] if "PASSWORD" in i["line"]]
-        print(json.dumps({"id": ask["id"], "edits": edits}), flush=True)
-"#;
-
 /// Filters decide about every picture a terminal elsewhere is sent, and about titles.
 #[test]
 fn a_terminal_on_a_websocket_is_governed_by_filters() {
     let home = stage::home(stage::CONFIG);
-    stage::native(home.path(), "hides", "jsonl", &["output.filter"], "stage = \"redact\"", HIDES);
+    stage::native(
+        home.path(),
+        "hides",
+        "jsonl",
+        &["output.filter"],
+        "stage = \"redact\"",
+        stage::REDACTOR,
+    );
     let host = Host::in_home(home, &[]);
     let mut client = host.client();
     stage::grant(&mut client, "hides");
