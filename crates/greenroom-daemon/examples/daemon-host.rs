@@ -17,7 +17,6 @@ fn main() -> ExitCode {
         ("keeper", "--resume") => greenroom_keeper::resume(number(3)),
         ("keeper", "--check") => greenroom_keeper::check(number(3)),
         ("keeper", _) => keeper(),
-        ("__sandbox-exec", _) => greenroom_sandbox::stage::run(),
         ("daemon", _) => greenroom_daemon::run(DaemonOptions::default()),
         _ => ExitCode::from(2),
     }

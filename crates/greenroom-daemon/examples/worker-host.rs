@@ -19,7 +19,6 @@ fn main() -> ExitCode {
     let text: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     match text.as_slice() {
         ["keeper", dir] => keeper(PathBuf::from(dir)),
-        ["__sandbox-exec"] => greenroom_sandbox::stage::run(),
         ["daemon", dir] => daemon(PathBuf::from(dir)),
         _ => ExitCode::from(2),
     }

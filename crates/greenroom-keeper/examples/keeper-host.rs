@@ -22,7 +22,6 @@ fn main() -> ExitCode {
         ["keeper", "--resume", fd] => greenroom_keeper::resume(fd.parse().expect("a number")),
         ["keeper", "--check", fd] => greenroom_keeper::check(fd.parse().expect("a number")),
         ["keeper", dir] => keeper(PathBuf::from(dir)),
-        ["__sandbox-exec"] => greenroom_sandbox::stage::run(),
         ["daemon", dir] => daemon(PathBuf::from(dir)),
         _ => ExitCode::from(2),
     }

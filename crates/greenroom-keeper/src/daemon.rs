@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::fds::Slots;
-use crate::launch::{Image, Launched, Plan, Progress, Status, Stdio, launch, own_env};
+use crate::launch::{Become, Image, Launched, Plan, Progress, Status, Stdio, launch, own_env};
 use crate::link::Endpoint;
 use crate::log::open_rotated;
 use crate::message::{ExitStatus, LastExit};
@@ -121,7 +121,7 @@ impl Daemon {
             output.as_ref().map_or(Ok(0), |file| file.metadata().map(|meta| meta.len()))?;
         let Launched { pid, status } = launch(
             &Plan {
-                image: &image,
+                child: Become::Program(&image),
                 stdio: output.as_ref().map_or(Stdio::Inherit, |file| Stdio::Output(file.as_fd())),
                 pass: &[theirs.as_fd(), listener],
                 cgroup: None,

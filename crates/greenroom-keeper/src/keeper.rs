@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use greenroom_sandbox::stage::Stages;
 use rustix::process::{Resource, Rlimit};
 
 use crate::daemon::{Daemon, Ended};
@@ -25,6 +26,7 @@ use crate::outbox::{Flush, Outbox};
 use crate::replace::{self, ReplaceError, Replacement, TELL_PATIENCE};
 use crate::sessions::{Phase, Sessions, Settled};
 use crate::signals::{Signals, kill_group, kill_process};
+use crate::staging::Starter;
 use crate::workers::Workers;
 
 /// Between HUP and TERM, and KILL, for sessions at the end of the keeper.
@@ -54,6 +56,7 @@ pub(crate) struct Keeper {
     pub(crate) log: Log,
     pub(crate) signals: Signals,
     pub(crate) slots: Slots,
+    pub(crate) stages: Stages,
     pub(crate) lock: OwnedFd,
     pub(crate) listener: OwnedFd,
     pub(crate) ready_fd: Option<OwnedFd>,
@@ -92,6 +95,10 @@ impl Keeper {
             last_exit: self.daemon.last_exit,
             workers: true,
         })
+    }
+
+    pub(crate) fn starter(&self) -> Starter<'_> {
+        Starter { slots: &self.slots, stages: &self.stages, nofile: self.nofile }
     }
 
     /// Sends what waits.

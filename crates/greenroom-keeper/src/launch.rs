@@ -10,7 +10,8 @@
 //! (b) before that byte the child calls nothing but close_range and write; (c) if close_range fails the child exits without
 //! closing anything. Memory is copied as with fork, so the child cannot disturb the keeper.
 //!
-//! The child calls only system calls: no allocation, no lock, no panic. Absent on purpose: PDEATHSIG. When the keeper dies
+//! On its way to exec the child calls only system calls: no allocation, no lock, no panic. A stage, which may do all of that
+//! since memory is its own copy and there was one thread, is entered only after everything here is done. Absent on purpose: PDEATHSIG. When the keeper dies
 //! the daemon still holds every master, so children and daemon must not be taken along (see `daemon.rs`).
 #![expect(
     unsafe_code,
@@ -24,6 +25,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use greenroom_sandbox::search::candidates;
+use greenroom_sandbox::stage::Stages;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
@@ -90,8 +92,16 @@ pub(crate) enum Stdio<'a> {
     Inherit,
 }
 
+/// What the child becomes.
+#[derive(Clone, Copy)]
+pub(crate) enum Become<'a> {
+    Program(&'a Image),
+    /// A sandbox's stage, in this very memory: it costs what a fork costs, and no image of ours has to be started.
+    Stage(&'a Stages),
+}
+
 pub(crate) struct Plan<'a> {
-    pub(crate) image: &'a Image,
+    pub(crate) child: Become<'a>,
     pub(crate) stdio: Stdio<'a>,
     /// At most two; they arrive as fd 3 and 4.
     pub(crate) pass: &'a [BorrowedFd<'a>],
@@ -246,10 +256,7 @@ fn has_died(pid: i32) -> bool {
 
 /// Everything the child reads, built before it exists.
 struct Prepared<'a> {
-    candidates: &'a [CString],
-    argv: Vec<*const libc::c_char>,
-    env: Vec<*const libc::c_char>,
-    cwd: Option<&'a CStr>,
+    child: PreparedChild<'a>,
     terminal: bool,
     output: bool,
     pass: usize,
@@ -258,16 +265,39 @@ struct Prepared<'a> {
     nofile: Option<libc::rlimit>,
 }
 
-impl<'a> Prepared<'a> {
-    fn new(plan: &Plan<'a>) -> Prepared<'a> {
+enum PreparedChild<'a> {
+    Program(PreparedImage<'a>),
+    Stage(&'a Stages),
+}
+
+struct PreparedImage<'a> {
+    candidates: &'a [CString],
+    argv: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+    cwd: Option<&'a CStr>,
+}
+
+impl<'a> PreparedImage<'a> {
+    fn new(image: &'a Image) -> PreparedImage<'a> {
         let pointers = |strings: &[CString]| {
             strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
         };
+        PreparedImage {
+            candidates: &image.candidates,
+            argv: pointers(&image.argv),
+            env: pointers(&image.env),
+            cwd: image.cwd.as_deref(),
+        }
+    }
+}
+
+impl<'a> Prepared<'a> {
+    fn new(plan: &Plan<'a>) -> Prepared<'a> {
         Prepared {
-            candidates: &plan.image.candidates,
-            argv: pointers(&plan.image.argv),
-            env: pointers(&plan.image.env),
-            cwd: plan.image.cwd.as_deref(),
+            child: match plan.child {
+                Become::Program(image) => PreparedChild::Program(PreparedImage::new(image)),
+                Become::Stage(stages) => PreparedChild::Stage(stages),
+            },
             terminal: matches!(plan.stdio, Stdio::Terminal(_)),
             output: matches!(plan.stdio, Stdio::Output(_)),
             pass: plan.pass.len(),
@@ -318,10 +348,16 @@ unsafe fn child(prepared: &Prepared<'_>) -> ! {
         }
         child_terminal(prepared);
         child_inheritance(prepared);
-        if let Some(cwd) = prepared.cwd {
-            check(libc::chdir(cwd.as_ptr()).into(), SpawnStep::Cwd);
+        match &prepared.child {
+            PreparedChild::Program(image) => {
+                if let Some(cwd) = image.cwd {
+                    check(libc::chdir(cwd.as_ptr()).into(), SpawnStep::Cwd);
+                }
+                child_exec(image)
+            }
+            // Closes the status pipe, as exec would.
+            PreparedChild::Stage(stages) => stages.enter(),
         }
-        child_exec(prepared)
     }
 }
 
@@ -380,12 +416,12 @@ unsafe fn child_inheritance(prepared: &Prepared<'_>) {
 /// remembered.
 ///
 /// SAFETY: as `child`.
-unsafe fn child_exec(prepared: &Prepared<'_>) -> ! {
+unsafe fn child_exec(image: &PreparedImage<'_>) -> ! {
     let mut worst = libc::ENOENT;
-    for candidate in prepared.candidates {
+    for candidate in image.candidates {
         // SAFETY: both arrays end with a null pointer and point into strings that live in the caller's frame.
         unsafe {
-            libc::execve(candidate.as_ptr(), prepared.argv.as_ptr(), prepared.env.as_ptr());
+            libc::execve(candidate.as_ptr(), image.argv.as_ptr(), image.env.as_ptr());
         }
         match errno() {
             libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::ESTALE => {}

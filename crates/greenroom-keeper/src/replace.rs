@@ -16,7 +16,7 @@ use rustix::pipe::PipeFlags;
 
 use crate::fds::{Slots, survive_exec};
 use crate::handover::{Handover, HandoverError};
-use crate::launch::{Image, Launched, Plan, Progress, Status, Stdio, launch, own_env};
+use crate::launch::{Become, Image, Launched, Plan, Progress, Status, Stdio, launch, own_env};
 use crate::message::ExitStatus;
 
 /// Time for `--check`; it reads a few kilobytes.
@@ -76,7 +76,7 @@ impl Check {
         let image = Image::new(argv, own_env(), None)
             .ok_or_else(|| error("name", io::Error::from_raw_os_error(libc::EINVAL)))?;
         let plan = Plan {
-            image: &image,
+            child: Become::Program(&image),
             stdio: Stdio::Output(write.as_fd()),
             pass: &[state.as_fd()],
             cgroup: None,

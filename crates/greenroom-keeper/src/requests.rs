@@ -180,8 +180,7 @@ impl Keeper {
                 return Err(fault(SpawnStep::Id, libc::EAGAIN));
             }
             let buffers = Buffers::open(spec.ring_bytes)?;
-            let nofile = Some(self.nofile);
-            let staging = Staging::start(plan, buffers, cgroup, &self.slots, nofile)?;
+            let staging = Staging::start(plan, buffers, cgroup, &self.starter())?;
             self.sessions.insert_staging(id, staging);
             return Ok(());
         }

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use greenroom_sandbox::stage::Stages;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Rlimit;
 
@@ -101,6 +102,7 @@ fn begin(options: KeeperOptions, ready_fd: &mut Option<OwnedFd>) -> Result<Keepe
         log,
         signals,
         slots,
+        stages: Stages::prepare(),
         lock,
         listener,
         ready_fd: ready_fd.take(),
@@ -159,6 +161,7 @@ fn take_over(fd: RawFd) -> Result<Keeper, StartError> {
         log,
         signals,
         slots,
+        stages: Stages::prepare(),
         lock: fds::adopt(handover.lock_fd).map_err(setting_up("lock"))?,
         listener: fds::adopt(handover.listener_fd).map_err(setting_up("socket"))?,
         ready_fd: adopt(handover.ready_fd),

@@ -13,7 +13,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::{InputModes, OptionalActions, Winsize};
 
 use crate::fds::Slots;
-use crate::launch::{Fault, Image, Launched, Plan, Stdio, launch};
+use crate::launch::{Become, Fault, Image, Launched, Plan, Stdio, launch};
 use crate::link::SessionFds;
 use crate::message::SpawnStep;
 use crate::spec::SpawnSpec;
@@ -58,7 +58,13 @@ pub(crate) fn start(
     let image = Image::new(spec.argv, spec.env, Some(spec.cwd))
         .ok_or(Fault { step: SpawnStep::Spec, errno: libc::EINVAL })?;
     let launched = launch(
-        &Plan { image: &image, stdio: Stdio::Terminal(slave.as_fd()), pass: &[], cgroup, nofile },
+        &Plan {
+            child: Become::Program(&image),
+            stdio: Stdio::Terminal(slave.as_fd()),
+            pass: &[],
+            cgroup,
+            nofile,
+        },
         slots,
     )?;
     Ok(Started { launched, fds: SessionFds { master, pipe_read, pipe_write, ring } })

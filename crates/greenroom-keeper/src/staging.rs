@@ -8,20 +8,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use greenroom_sandbox::control::{Report, STDIO_WORD};
+use greenroom_sandbox::stage::Stages;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::process::Rlimit;
 
 use crate::fds::Slots;
-use crate::launch::{Fault, Image, Launched, Plan, Progress, Status, Stdio, launch};
+use crate::launch::{Become, Fault, Launched, Plan, Progress, Status, Stdio, launch};
 use crate::link::{Endpoint, LinkError, SessionFds};
 use crate::message::SpawnStep;
 use crate::spawn::Buffers;
 
 /// A stage needs milliseconds; one that hangs on a dead file system is given up after this.
 const STAGE_PATIENCE: Duration = Duration::from_secs(10);
-
-/// The program of a stage is the keeper's own image, so that both speak the same version.
-const STAGE: [&[u8]; 2] = [b"/proc/self/exe", b"__sandbox-exec"];
 
 #[derive(Debug)]
 pub(crate) struct Staging {
@@ -60,26 +58,31 @@ pub(crate) struct Inside {
     pub(crate) listener: Option<OwnedFd>,
 }
 
+/// What every stage is started with.
+pub(crate) struct Starter<'a> {
+    pub(crate) slots: &'a Slots,
+    pub(crate) stages: &'a Stages,
+    pub(crate) nofile: Rlimit,
+}
+
 impl Staging {
     /// A session's stage.
     pub(crate) fn start(
         plan: BorrowedFd<'_>,
         buffers: Buffers,
         cgroup: Option<BorrowedFd<'_>>,
-        slots: &Slots,
-        nofile: Option<Rlimit>,
+        starter: &Starter<'_>,
     ) -> Result<Staging, Fault> {
-        Staging::launch(plan, Some(buffers), None, cgroup, slots, nofile)
+        Staging::launch(plan, Some(buffers), None, cgroup, starter)
     }
 
     /// A worker's stage.
     pub(crate) fn start_worker(
         plan: BorrowedFd<'_>,
         stdio: [BorrowedFd<'_>; 3],
-        slots: &Slots,
-        nofile: Option<Rlimit>,
+        starter: &Starter<'_>,
     ) -> Result<Staging, Fault> {
-        Staging::launch(plan, None, Some(stdio), None, slots, nofile)
+        Staging::launch(plan, None, Some(stdio), None, starter)
     }
 
     fn launch(
@@ -87,8 +90,7 @@ impl Staging {
         buffers: Option<Buffers>,
         stdio: Option<[BorrowedFd<'_>; 3]>,
         cgroup: Option<BorrowedFd<'_>>,
-        slots: &Slots,
-        nofile: Option<Rlimit>,
+        starter: &Starter<'_>,
     ) -> Result<Staging, Fault> {
         let (control, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
@@ -106,13 +108,11 @@ impl Staging {
                 .map_err(std::io::Error::from)
                 .map_err(Fault::at(SpawnStep::Descriptors))?;
         }
-        let argv = STAGE.map(<[u8]>::to_vec).to_vec();
-        // Nothing of ours: what the program gets is in the plan.
-        let image = Image::new(argv, Vec::new(), Some(b"/".to_vec()))
-            .ok_or(Fault { step: SpawnStep::Spec, errno: libc::EINVAL })?;
         let pass = [plan, theirs.as_fd()];
-        let plan = Plan { image: &image, stdio: Stdio::Inherit, pass: &pass, cgroup, nofile };
-        let Launched { pid, status } = launch(&plan, slots)?;
+        let child = Become::Stage(starter.stages);
+        let nofile = Some(starter.nofile);
+        let plan = Plan { child, stdio: Stdio::Inherit, pass: &pass, cgroup, nofile };
+        let Launched { pid, status } = launch(&plan, starter.slots)?;
         Ok(Staging {
             pid,
             status,

@@ -190,7 +190,7 @@ impl Keeper {
             return Err(fault(SpawnStep::Spec, libc::EBADF));
         };
         let stdio = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        let staging = Staging::start_worker(plan.as_fd(), stdio, &self.slots, Some(self.nofile))?;
+        let staging = Staging::start_worker(plan.as_fd(), stdio, &self.starter())?;
         self.workers.insert(id, Worker::new(staging.pid, Some(staging), watched));
         Ok(())
     }

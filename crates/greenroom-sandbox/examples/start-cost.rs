@@ -27,7 +27,7 @@ type Row = (&'static str, Box<dyn Fn() -> Times>);
 fn main() {
     let arg = std::env::args().nth(1);
     match arg.as_deref() {
-        Some("__sandbox-exec") => greenroom_sandbox::stage::run(),
+        Some("__sandbox-exec") => greenroom_sandbox::stage::Stages::prepare().enter(),
         Some("nothing") => return,
         _ => {}
     }

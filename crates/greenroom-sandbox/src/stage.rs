@@ -1,6 +1,7 @@
-//! `greenroom __sandbox-exec`: carries a plan out, then becomes the program.
+//! The stage: a process that carries a plan out, then becomes the program.
 //!
-//! In: a sealed plan as fd 3 and a control socket as fd 4, in a fresh process with one thread. Out: reports on that socket
+//! In: a sealed plan as fd 3 and a control socket as fd 4, in a process with one thread that was forked for it, and that is
+//! not a new image: starting ours takes longer than half of the fence. Out: reports on that socket
 //! (`control.rs`), and the program, which runs only if every step was carried out. At level full there are three processes:
 //! the *stage*, which the keeper started and which ends as the program ends; the *first* process of the session's pid
 //! namespace, which reaps; and the program. The first dies with the stage, and everything inside dies with the first. At level
@@ -15,6 +16,7 @@
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 mod paths;
+mod plate;
 pub(crate) mod privileges;
 pub(crate) mod sys;
 pub(crate) mod terminal;
@@ -39,6 +41,7 @@ use crate::layer::Layer;
 use crate::plan::{Payload, Steps, unseal};
 use crate::policy::Level;
 use crate::search::candidates;
+use plate::Plate;
 use privileges::Terminals;
 use terminal::Terminal;
 
@@ -60,20 +63,42 @@ impl<T> Failing<T> for Result<T, Errno> {
     }
 }
 
-/// Takes over this process. Call it first in `main`, with one thread and with [`PLAN_FD`] and [`CONTROL_FD`] open.
-pub fn run() -> ! {
-    // Whoever wants to end a stage kills it; nothing less may stop it halfway.
-    sys::block_signals(true);
-    let (plan, control) = match adopt() {
-        Ok(fds) => fds,
-        // Nobody to tell.
-        Err(_) => sys::exit(EXIT_NOT_STARTED),
-    };
-    let fault = match perform(plan, &control) {
-        Ok(never) => match never {},
-        Err(fault) => fault,
-    };
-    give_up(&control, fault)
+/// What a process prepares once, so that those it forks can be stages.
+#[derive(Debug)]
+pub struct Stages {
+    plate: Option<Plate>,
+}
+
+impl Stages {
+    pub fn prepare() -> Stages {
+        Stages { plate: Plate::find() }
+    }
+
+    /// Takes over this process, which was forked for it and has one thread, with [`PLAN_FD`] and [`CONTROL_FD`] open.
+    ///
+    /// Everything else it has from its parent goes or stays unseen: fds and signal handlers are the caller's to undo or are
+    /// undone here, arguments and environment are overwritten, and its memory is hidden before the program runs.
+    pub fn enter(&self) -> ! {
+        // Whoever wants to end a stage kills it; nothing less may stop it halfway.
+        sys::block_signals(true);
+        let (plan, control) = match adopt() {
+            Ok(fds) => fds,
+            // Nobody to tell.
+            Err(_) => sys::exit(EXIT_NOT_STARTED),
+        };
+        let fault = match self.hide().and_then(|()| perform(plan, &control)) {
+            Ok(never) => match never {},
+            Err(fault) => fault,
+        };
+        give_up(&control, fault)
+    }
+
+    fn hide(&self) -> Result<(), Fault> {
+        let plate = self.plate.as_ref().ok_or(Errno::NOENT);
+        plate
+            .map(Plate::overwrite)
+            .failing(Layer::Processes, || "find its own arguments in /proc".into())
+    }
 }
 
 fn give_up(control: &OwnedFd, fault: Fault) -> ! {

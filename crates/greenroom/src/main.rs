@@ -33,7 +33,6 @@ fn main() -> ExitCode {
     match args.get(1).and_then(|arg| arg.to_str()) {
         Some("keeper") => return stage::keeper(&args[2..]),
         Some("daemon") => return stage::daemon(&args[2..]),
-        Some("__sandbox-exec") => greenroom_sandbox::stage::run(),
         Some("fake-agent") => return fake_agent::run(args.into_iter().skip(2)),
         _ => {}
     }

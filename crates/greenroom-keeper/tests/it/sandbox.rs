@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
 
 use greenroom_keeper::message::ToKeeper;
 use greenroom_keeper::{
@@ -10,7 +9,7 @@ use greenroom_keeper::{
     SpawnStep, tree,
 };
 use greenroom_sandbox::plan::{Payload, compile};
-use greenroom_sandbox::policy::{HostPattern, Level, Network, Policy};
+use greenroom_sandbox::policy::{GitRules, HostPattern, Level, Network, Policy, Refs};
 use greenroom_sandbox::probe::{Probe, probe};
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
@@ -273,52 +272,40 @@ fn replace(host: &Host, daemon: &FakeDaemon) {
     assert!(matches!(daemon.next(), KeeperEvent::Replaced { why_not: None }));
 }
 
-/// Stops a stage before it is ready. It takes milliseconds, so some get away.
-fn stop_a_stage(host: &Host, daemon: &FakeDaemon, cage: &Cage, first_id: u64) -> (u64, Pid) {
-    for id in first_id.. {
-        let known = host.children();
-        let plan = cage.sh("echo inside; exec cat");
-        daemon.link.spawn_sandboxed(SessionId(id), RING, plan.as_fd(), None).unwrap();
-        // Not before it is a stage: until then the keeper waits for it.
-        let is_stage = |pid: &i32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            !known.contains(pid) && line.ends_with(b"__sandbox-exec\0")
-        };
-        let stage = loop {
-            match host.children().into_iter().find(is_stage) {
-                Some(pid) => break Pid::from_raw(pid).unwrap(),
-                None if readable(daemon.link.as_fd(), Duration::ZERO) => break Pid::INIT,
-                None => {}
-            }
-        };
-        if stage != Pid::INIT {
-            rustix::process::kill_process(stage, Signal::STOP).unwrap();
-        }
-        let state = daemon_state(daemon, id);
-        if state == SessionState::Starting && stage != Pid::INIT && is_alone(stage) {
-            return (id, stage);
-        }
-        if stage != Pid::INIT {
-            rustix::process::kill_process(stage, Signal::CONT).unwrap();
-        }
-        while daemon_state(daemon, id) == SessionState::Starting {}
-    }
-    unreachable!()
+/// A session whose stage waits: it reads which branches are packed, and that file is a pipe nobody has opened yet.
+struct Waiting {
+    stage: Pid,
+    packed: std::path::PathBuf,
 }
 
-/// Stopped, and nobody inside goes on without it.
-fn is_alone(stage: Pid) -> bool {
-    let proc = format!("/proc/{}", stage.as_raw_nonzero());
-    loop {
-        let stat = std::fs::read_to_string(format!("{proc}/stat")).unwrap_or_default();
-        match stat.rsplit(") ").next().and_then(|rest| rest.chars().next()) {
-            Some('T') => break,
-            Some('Z') | None => return false,
-            _ => {}
+impl Waiting {
+    fn start(host: &Host, daemon: &FakeDaemon, cage: &Cage, id: u64) -> Waiting {
+        let mut policy = cage.policy();
+        let common = policy.cwd.with_file_name("repo").join(".git");
+        let admin = common.join("worktrees/w");
+        for dir in [&admin, &common.join("objects"), &common.join("refs/heads")] {
+            std::fs::create_dir_all(dir).unwrap();
         }
+        let worktree = policy.cwd.clone();
+        for file in [worktree.join(".git"), admin.join("commondir"), admin.join("gitdir")] {
+            std::fs::write(file, "").unwrap();
+        }
+        let packed = common.join("packed-refs");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &packed, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let (refs, common_dir) = (Refs::Shared { branch: "b".into() }, common);
+        policy.git = Some(GitRules::Worktree { worktree, common_dir, admin_dir: admin, refs });
+        let known = host.children();
+        let plan = cage.plan(&policy, &["/bin/sh", "-c", "echo inside; exec cat"]);
+        daemon.link.spawn_sandboxed(SessionId(id), RING, plan.as_fd(), None).unwrap();
+        assert_eq!(daemon_state(daemon, id), SessionState::Starting);
+        let stage = host.children().into_iter().find(|pid| !known.contains(pid)).unwrap();
+        Waiting { stage: Pid::from_raw(stage).unwrap(), packed }
     }
-    let children = format!("{proc}/task/{}/children", stage.as_raw_nonzero());
-    std::fs::read_to_string(children).is_ok_and(|children| children.is_empty())
+
+    fn go_on(&self) {
+        drop(std::fs::OpenOptions::new().write(true).open(&self.packed).unwrap());
+    }
 }
 
 /// Passes over `Spawned`.
@@ -339,7 +326,7 @@ fn daemon_state(daemon: &FakeDaemon, id: u64) -> SessionState {
 fn a_new_image_waits_for_a_stage_and_loses_nothing() {
     let (mut host, daemon) = Host::start();
     let cage = Cage::new();
-    let (id, stage) = stop_a_stage(&host, &daemon, &cage, 1);
+    let waiting = Waiting::start(&host, &daemon, &cage, 1);
     let exe = std::fs::read_link(format!("/proc/{}/exe", host.pid())).unwrap();
     replace(&host, &daemon);
     // Told, and yet still the old image: the stage is not ready. Another sandbox has to wait for the next one.
@@ -348,21 +335,47 @@ fn a_new_image_waits_for_a_stage_and_loses_nothing() {
     let (step, errno, _) = failed(daemon.next());
     assert_eq!((step, errno), (SpawnStep::Id, libc::EAGAIN));
     assert_eq!(std::fs::read_link(format!("/proc/{}/exe", host.pid())).unwrap(), exe);
-    rustix::process::kill_process(stage, Signal::CONT).unwrap();
+    waiting.go_on();
     let daemon = host.daemon();
     assert_eq!(daemon.hello.generation, 1);
-    let taken = daemon.take(&[id]);
+    let taken = daemon.take(&[1]);
     read_until(&taken[0].1.master, "inside");
-    assert!(alive(stage.as_raw_nonzero().get()));
+    assert!(alive(waiting.stage.as_raw_nonzero().get()));
+}
+
+/// The stage is a copy of the keeper: nothing of what the keeper was started with is seen inside, nor any of its fds, and
+/// signals are as in any new program.
+#[test]
+fn nothing_of_the_keeper_is_seen_inside() {
+    let (host, daemon) = Host::start();
+    let cage = Cage::new();
+    let place = host.dir.path().to_str().unwrap();
+    let args = std::fs::read_to_string(format!("/proc/{}/cmdline", host.pid())).unwrap();
+    assert!(args.contains(place));
+    let script = "tr '\\0' ' ' < /proc/1/cmdline; echo; cat /proc/1/environ /proc/1/maps && echo SEEN; \
+                  echo of first $(ls /proc/1/fd) own $(ls /proc/self/fd); \
+                  while read name mask; do case $name in Sig[BI]*) echo $name $mask; esac; done \
+                  < /proc/self/status";
+    let (pid, fds) = spawn(&daemon, 1, &cage.sh(script));
+    let told = read_all(&fds.master);
+    assert!(told.starts_with("greenroom __sandbox-exec "), "{told}");
+    assert!(!told.contains(place) && !told.contains("SEEN"), "{told}");
+    // The fourth is how `ls` looks.
+    assert!(told.contains("of first 0 own 0 1 2 3\r\n"), "{told}");
+    for mask in ["SigBlk", "SigIgn"] {
+        assert!(told.contains(&format!("{mask}: 0000000000000000")), "{told}");
+    }
+    assert_eq!(daemon.exited(1), ExitStatus::Code(0));
+    assert!(!alive(pid));
 }
 
 #[test]
 fn a_killed_stage_is_a_failed_start() {
     let (host, daemon) = Host::start();
     let cage = Cage::new();
-    let (id, stage) = stop_a_stage(&host, &daemon, &cage, 1);
-    assert_eq!(daemon.take(&[id]).len(), 0, "its terminal is still to come");
-    rustix::process::kill_process(stage, Signal::KILL).unwrap();
+    let waiting = Waiting::start(&host, &daemon, &cage, 1);
+    assert_eq!(daemon.take(&[1]).len(), 0, "its terminal is still to come");
+    rustix::process::kill_process(waiting.stage, Signal::KILL).unwrap();
     let (step, errno, why) = failed(daemon.next());
     assert_eq!((step, errno), (SpawnStep::Sandbox, libc::ECHILD), "{why}");
 }

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
     match args.first().map(String::as_str) {
-        Some("__sandbox-exec") => greenroom_sandbox::stage::run(),
+        Some("__sandbox-exec") => greenroom_sandbox::stage::Stages::prepare().enter(),
         Some("victim") => victim::run(rest[0]),
         Some("degraded") => degraded::run(rest[0], rest[1], &rest[2..]),
         Some("probe") => {
