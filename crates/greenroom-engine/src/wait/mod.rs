@@ -33,6 +33,9 @@ const TAIL_CHARS: usize = 16 * 1024;
 /// Under a flood, look at most this often.
 const LOOK_EVERY: Duration = Duration::from_millis(4);
 
+/// Changes after a quiet time that are looked at as they come: a prompt's answer should not wait for a flood's pause.
+const LOOKS_AT_ONCE: u32 = 4;
+
 #[derive(Clone, Debug)]
 pub struct WaitFor {
     pub matcher: Matcher,
@@ -93,6 +96,7 @@ impl SessionHandle {
             let _ = tokio::time::timeout_at(deadline, self.over()).await;
         }
         let mut transcript = self.transcript_for(&wait).await?;
+        let mut at_once = LOOKS_AT_ONCE;
         loop {
             let looked = Instant::now();
             let change = *changes.borrow_and_update();
@@ -144,12 +148,22 @@ impl SessionHandle {
             if behind {
                 recheck = recheck.min(looked + LOOK_EVERY);
             }
+            let quiet_since = Instant::now();
             tokio::select! {
                 changed = changes.changed() => {
                     if changed.is_err() {
                         return Err(EngineError::Gone { id: self.id() }.into());
                     }
-                    tokio::time::sleep_until((looked + LOOK_EVERY).min(deadline)).await;
+                    if quiet_since.elapsed() >= LOOK_EVERY {
+                        at_once = LOOKS_AT_ONCE;
+                    }
+                    match at_once.checked_sub(1) {
+                        Some(left) => at_once = left,
+                        None => {
+                            let next = (looked + LOOK_EVERY).min(deadline);
+                            tokio::time::sleep_until(next).await;
+                        }
+                    }
                 }
                 () = tokio::time::sleep_until(recheck) => {}
             }

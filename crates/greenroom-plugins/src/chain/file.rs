@@ -1,6 +1,6 @@
 //! The file of one chain: what its plugins noted, how far they came, what they left.
 //!
-//! JSON, 0600, replaced by rename: a reader sees the old one or the new one. Never holds a secret: plugins' notes and
+//! Lines of JSON, 0600; each says all that was known, and the newest whole one counts. Never holds a secret: plugins' notes and
 //! the lines of a [`Change`] do not. Kept until its session is removed, so that what was kept can be told.
 
 use std::collections::HashMap;
@@ -22,6 +22,9 @@ const VERSION: u32 = 1;
 
 /// A chain has a handful of plugins with short notes; anything larger is not ours.
 const FILE_MAX: u64 = 4 * 1024 * 1024;
+
+/// A file with more than this begins anew with its newest line.
+const LINES_MAX: u64 = 64 * 1024;
 
 /// Remarks of one session: a program that tries forbidden hosts in a loop must not fill the disk.
 const REMARKS_MAX: usize = 200;
@@ -286,28 +289,56 @@ fn path_of(dir: &Path, id: SessionId) -> PathBuf {
     dir.join(format!("{id}.json"))
 }
 
-/// Puts the file in place of the one before. With `durable` it is on the disk when this returns.
-pub(super) fn write(dir: &Path, file: &ChainFile, durable: bool) -> Result<(), StateError> {
+/// Adds what is known now to the chain's file; the newest line counts. One writer at a time.
+///
+/// Adding is one call. Replacing the file by rename makes some file systems write the data out at once, for which a
+/// session's start would wait.
+pub(super) fn write(dir: &Path, file: &ChainFile) -> Result<Written, StateError> {
     let path = path_of(dir, file.session());
     let refuse = |source| StateError::Write { path: path.clone(), source };
-    let text = serde_json::to_vec(file).map_err(StateError::Unwritable)?;
-    let fresh = path.with_extension("new");
-    let mut out = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&fresh)
-        .map_err(refuse)?;
+    // Whatever a full disk left of the line before ends where this one begins.
+    let mut text = b"\n".to_vec();
+    serde_json::to_writer(&mut text, file).map_err(StateError::Unwritable)?;
+    text.push(b'\n');
+    let mut out = options().append(true).open(&path).map_err(refuse)?;
+    let before = out.metadata().map_err(refuse)?.len();
+    if before > LINES_MAX {
+        let fresh = path.with_extension("new");
+        out = options().write(true).truncate(true).open(&fresh).map_err(refuse)?;
+        out.write_all(&text).map_err(refuse)?;
+        std::fs::rename(&fresh, &path).map_err(refuse)?;
+        return Ok(Written { out, path, new: true });
+    }
     out.write_all(&text).map_err(refuse)?;
-    if durable {
-        out.sync_all().map_err(refuse)?;
+    Ok(Written { out, path, new: before == 0 })
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(0o600);
+    options
+}
+
+/// Survives this process; after [`Written::keep`] also the machine.
+#[must_use]
+pub(super) struct Written {
+    out: File,
+    path: PathBuf,
+    /// Its name has to be kept too.
+    new: bool,
+}
+
+impl Written {
+    pub(super) fn keep(self) -> Result<(), StateError> {
+        let keep = || -> io::Result<()> {
+            self.out.sync_data()?;
+            match self.path.parent().filter(|_| self.new) {
+                Some(dir) => File::open(dir)?.sync_all(),
+                None => Ok(()),
+            }
+        };
+        keep().map_err(|source| StateError::Write { path: self.path.clone(), source })
     }
-    std::fs::rename(&fresh, &path).map_err(refuse)?;
-    if durable {
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(refuse)?;
-    }
-    Ok(())
 }
 
 pub(super) fn remove(dir: &Path, id: SessionId) -> io::Result<()> {
@@ -341,6 +372,10 @@ pub(super) fn load_all(dir: &Path) -> Result<HashMap<SessionId, ChainFile>, Chai
             Ok(file) => {
                 tracing::error!(path = %path.display(), version = file.version, "a chain of another version");
             }
+            // Of a host that died before its first line: nothing was done yet.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let _ = std::fs::remove_file(&path);
+            }
             Err(error) => {
                 tracing::error!(path = %path.display(), %error, "a chain that cannot be read")
             }
@@ -352,5 +387,13 @@ pub(super) fn load_all(dir: &Path) -> Result<HashMap<SessionId, ChainFile>, Chai
 fn read(path: &Path) -> io::Result<ChainFile> {
     let mut text = Vec::new();
     File::open(path)?.take(FILE_MAX).read_to_end(&mut text)?;
-    serde_json::from_slice(&text).map_err(io::Error::other)
+    let mut lines = text.rsplit(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let newest = lines.next().ok_or(io::ErrorKind::UnexpectedEof)?;
+    // A line that a full disk cut short was refused, and what it says did not happen.
+    match serde_json::from_slice(newest) {
+        Ok(file) => Ok(file),
+        Err(error) => lines
+            .find_map(|line| serde_json::from_slice(line).ok())
+            .ok_or_else(|| io::Error::other(error)),
+    }
 }

@@ -348,13 +348,14 @@ impl Inner {
         durable: bool,
         change: impl FnOnce(&mut ChainFile),
     ) -> Result<(), StateError> {
-        let file = {
+        let written = {
             let mut files = self.files();
             let file = files.entry(id).or_insert_with(|| ChainFile::new(id));
             change(file);
-            file.clone()
+            // Not after the lock: lines must come in the order of the changes.
+            file::write(&self.dir, file)?
         };
-        file::write(&self.dir, &file, durable)
+        if durable { written.keep() } else { Ok(()) }
     }
 }
 

@@ -253,6 +253,54 @@ async fn limits_and_remarks_survive_the_host() {
     assert_eq!(file.how_it_ended(EndedHow::Exited(code)), EndedHow::TimedOut(code));
 }
 
+/// A program that tries forbidden hosts for ever.
+#[test]
+fn a_file_that_is_written_for_ever_stays_small() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut file = ChainFile::new(SessionId(7));
+    for count in 0..2000 {
+        file.remark(format!("{count} {}", "x".repeat(100)));
+        file::write(dir.path(), &file).unwrap().keep().unwrap();
+    }
+    let [path] = files(dir.path()).try_into().unwrap();
+    assert!(path.metadata().unwrap().len() < 128 * 1024);
+    assert_eq!(file::load_all(dir.path()).unwrap()[&SessionId(7)], file);
+}
+
+#[test]
+fn a_host_that_died_before_its_first_line_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("s7.json"), "").unwrap();
+    std::fs::write(dir.path().join("s8.json"), "not ours").unwrap();
+    assert!(file::load_all(dir.path()).unwrap().is_empty());
+    assert_eq!(files(dir.path()), [dir.path().join("s8.json")]);
+}
+
+proptest! {
+    /// Wherever a disk cut the file, the newest line that is whole counts, and what is added later is read again.
+    #[test]
+    fn a_file_that_was_cut_tells_what_it_said_before(lines in 1..6_usize, cut in 0..2000_usize) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = ChainFile::new(SessionId(7));
+        let (mut states, mut ends) = (Vec::new(), Vec::new());
+        for line in 0..lines {
+            file.remark(format!("line {line}"));
+            drop(file::write(dir.path(), &file).unwrap());
+            states.push(file.clone());
+            ends.push(files(dir.path())[0].metadata().unwrap().len() as usize);
+        }
+        let path = files(dir.path()).remove(0);
+        let cut = cut % (ends[lines - 1] + 1);
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(cut as u64).unwrap();
+        // Without its newline a line is whole too.
+        let whole = ends.iter().filter(|end| **end <= cut + 1).count();
+        let read = file::load_all(dir.path()).unwrap().remove(&SessionId(7));
+        prop_assert_eq!(read.as_ref(), whole.checked_sub(1).map(|it| &states[it]));
+        drop(file::write(dir.path(), &file).unwrap());
+        prop_assert_eq!(file::load_all(dir.path()).unwrap().remove(&SessionId(7)), Some(file));
+    }
+}
+
 fn crash_and_recover(scene: Scene, dies_at: usize, then_dies_at: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
