@@ -8,7 +8,7 @@
 //! | `plan` | policy and probe compiled to exact steps, sealed in a memfd; or the layer that is missing |
 //! | `explain` | a plan in plain words: what is enforced by which layer, and what is not |
 //! | `seatbelt` | the same policy as a macOS profile (text and parameters; not run here) |
-//! | `stage` | `greenroom __sandbox-exec`: carries a plan out, then becomes the program |
+//! | `stage` | carries a plan out in a forked process, then becomes the program |
 //! | `control` | what a stage tells whoever started it, with the fds it made inside |
 //!
 //! The compiler is pure, so that it can be tested anywhere. The stage is single-threaded, runs no runtime, and runs the
