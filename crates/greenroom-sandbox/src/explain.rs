@@ -104,6 +104,14 @@ fn files(plan: &Plan, full: bool, rules: &mut Vec<Rule>) {
                     add("fixed", format!("{at}/* except {}", except.display()), "mounts");
                 }
                 Place::Masked => add("hidden", at, "mounts"),
+                // Only on the way to something hidden.
+                Place::Without { names } if names.is_empty() => {}
+                Place::Without { names } => {
+                    let names: Vec<_> = names.iter().map(|name| name.display()).collect();
+                    let names =
+                        names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                    add("hidden", format!("in {}: {names}", mount.at.display()), "mounts");
+                }
                 Place::Replaced { from } => {
                     add("write", format!("{at} (its own: {})", from.display()), writes);
                 }

@@ -20,7 +20,7 @@ use crate::wire::{Reader, WireError, Writer};
 /// Where the proxy listens inside, if hosts are allowed. The usual number, so that people know what it is.
 pub const PROXY_PORT: u16 = 3128;
 /// Layout of the sealed bytes. Both sides are the same binary; a keeper that is older refuses instead of guessing.
-const PLAN_VERSION: u16 = 1;
+const PLAN_VERSION: u16 = 2;
 /// Above what the kernel takes at exec with an ordinary stack limit (2 MiB) and any list of paths.
 const MAX_PLAN_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -100,6 +100,9 @@ pub enum Place {
     OthersReadOnly { except: OsString },
     /// Nothing: an empty directory, or an empty file.
     Masked,
+    /// What is in this directory as the session starts, read-only and without these names, whoever makes them later. A mask
+    /// on a file ends when somebody outside replaces the file; this is about names.
+    Without { names: Vec<OsString> },
     /// This directory of the host instead.
     Replaced { from: PathBuf },
 }
@@ -298,6 +301,9 @@ fn put_mount(w: &mut Writer, mount: &Mount) {
         Place::Pinned => w.u8(2),
         Place::OthersReadOnly { except } => w.u8(3).text(except),
         Place::Masked => w.u8(4),
+        Place::Without { names } => w.u8(6).list(names, |w, name| {
+            w.text(name);
+        }),
         Place::Replaced { from } => w.u8(5).text(from),
     };
 }
@@ -386,6 +392,7 @@ fn get_mount(r: &mut Reader<'_>) -> Result<Mount, WireError> {
         3 => Place::OthersReadOnly { except: r.text()? },
         4 => Place::Masked,
         5 => Place::Replaced { from: r.path()? },
+        6 => Place::Without { names: r.list(|r| r.text())? },
         other => return Err(WireError::Unknown(other.into())),
     };
     Ok(Mount { at, what, optional })

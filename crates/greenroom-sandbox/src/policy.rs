@@ -50,7 +50,8 @@ pub struct Policy {
     pub writable: Vec<PathBuf>,
     /// Read-only inside of what is writable, pinned so that no parent can be moved away. Level full only.
     pub protected: Vec<Protected>,
-    /// Masked: neither names nor contents are seen. What does not exist is passed over.
+    /// Neither names nor contents are seen; below `home`, also of what is made or replaced later. What does not exist elsewhere
+    /// is passed over.
     pub hidden: Vec<PathBuf>,
     /// Must stay visible, read-only, although `/tmp`, `/run` or something hidden above it is replaced. What does not exist
     /// is passed over.

@@ -13,6 +13,7 @@
 //! The order of steps is part of the fence. Inherited fds go first, since no later layer takes them back. Mounts come before
 //! Landlock, which would refuse them; the terminal is made inside; seccomp is last.
 
+pub(crate) mod guard;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
 mod paths;
@@ -41,6 +42,7 @@ use crate::layer::Layer;
 use crate::plan::{Payload, Steps, unseal};
 use crate::policy::Level;
 use crate::search::candidates;
+use guard::Guards;
 use plate::Plate;
 use privileges::Terminals;
 use terminal::Terminal;
@@ -231,7 +233,7 @@ fn first(
     listener: Option<OwnedFd>,
 ) -> Result<Never, Fault> {
     die_with(stage)?;
-    mounts::build(&steps.mounts)?;
+    let guards = mounts::build(&steps.mounts)?;
     let terminal = match steps.pipes {
         true => None,
         false => Some(terminal::open(image.cols, image.rows)?),
@@ -240,7 +242,7 @@ fn first(
         let Err(fault) = program(steps, image, control, terminal, listener);
         give_up(control, fault)
     });
-    reap(program.failing(Layer::Processes, || "fork".into())?, tell, steps.processes)
+    reap(program.failing(Layer::Processes, || "fork".into())?, tell, steps.processes, guards)
 }
 
 /// The process that becomes the program.
@@ -272,24 +274,35 @@ fn die_with(stage: &OwnedFd) -> Result<(), Fault> {
 }
 
 /// Collects every process that ends inside, and passes the program's status on. Its own end ends all others.
-fn reap(program: i32, tell: OwnedFd, most: Option<u64>) -> ! {
-    let tell = keep_only(tell);
+fn reap(program: i32, tell: OwnedFd, most: Option<u64>, guards: Guards) -> ! {
+    let Ok((tell, guards, bell)) = guards.keep_with(tell) else { sys::exit(EXIT_NOT_STARTED) };
     sys::hide_memory();
-    // It only waits, and needs no power for that.
-    let _ = privileges::drop_capabilities(false);
-    if let Some(most) = most {
-        watch::count(program, &tell, most);
-    }
+    // It waits, and puts pins back: it needs no power but for that.
+    let _ = privileges::keep_for_mounts(!guards.is_empty());
     loop {
-        match sys::wait(-1) {
-            Ok((pid, status)) if pid == program => {
-                let _ = rustix::io::write(&tell, &status.to_le_bytes());
-                sys::exit(0)
+        let patience = match guards.look() {
+            Ok(patience) => patience,
+            Err(guard::Broken) => end_with(&tell, libc::SIGKILL),
+        };
+        bell.wait(most.map(|_| watch::LOOK_EVERY).or(patience));
+        loop {
+            match sys::reap_one() {
+                Ok(Some((pid, status))) if pid == program => end_with(&tell, status),
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => sys::exit(EXIT_NOT_STARTED),
             }
-            Ok(_) => {}
-            Err(_) => sys::exit(EXIT_NOT_STARTED),
+        }
+        if most.is_some_and(|most| watch::inhabitants() > most) {
+            end_with(&tell, libc::SIGKILL);
         }
     }
+}
+
+/// Its end is the end of all others.
+fn end_with(tell: &OwnedFd, status: i32) -> ! {
+    let _ = rustix::io::write(tell, &status.to_le_bytes());
+    sys::exit(0)
 }
 
 fn reduced(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault> {

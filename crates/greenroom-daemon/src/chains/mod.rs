@@ -268,6 +268,7 @@ fn end_of(handle: &SessionHandle) -> Option<SessionEnd> {
 pub async fn remove(host: &Arc<Host>, handle: &SessionHandle) -> Result<(), EngineError> {
     settled(host, handle).await;
     host.engine.remove(handle.id()).await?;
+    told::die_at("removed");
     host.chains.forget(handle.id());
     Ok(())
 }

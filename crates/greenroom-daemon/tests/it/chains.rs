@@ -271,6 +271,14 @@ fn a_daemon_killed_between_any_two_steps_leaves_nothing() {
     let info = settled(&mut client, &id);
     assert_eq!(info["plugins"][0]["left"]["state"], "removed", "{info}");
     assert_eq!(traces(&host, &repo), Vec::<String>::new());
+    // Killed between the session's removal and the end of its notes: nobody would ever ask for them again.
+    let notes = || files(&host.home.path().join("state/chains"));
+    assert_eq!(notes().len(), 1);
+    std::fs::write(host.home.path().join("die-at"), "removed").unwrap();
+    client.send("session.remove", json!({ "session": id }));
+    client.rest();
+    eventually("notes of a removed session", || notes().is_empty().then_some(()));
+    assert_eq!(host.client().ok("session.list", json!({})), json!({ "sessions": [] }));
 }
 
 #[test]

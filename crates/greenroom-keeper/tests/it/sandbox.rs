@@ -360,8 +360,8 @@ fn nothing_of_the_keeper_is_seen_inside() {
     let told = read_all(&fds.master);
     assert!(told.starts_with("greenroom __sandbox-exec "), "{told}");
     assert!(!told.contains(place) && !told.contains("SEEN"), "{told}");
-    // The fourth is how `ls` looks.
-    assert!(told.contains("of first 0 own 0 1 2 3\r\n"), "{told}");
+    // Of the first: whom it tells, masks, signals, mounts. The last of its own is how `ls` looks.
+    assert!(told.contains("of first 0 1 2 3 own 0 1 2 3\r\n"), "{told}");
     for mask in ["SigBlk", "SigIgn"] {
         assert!(told.contains(&format!("{mask}: 0000000000000000")), "{told}");
     }

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::SandboxConfig;
+use super::policy::as_made;
 use crate::spec::Surroundings;
 
-/// Below the user's home. What is not there is passed over.
+/// Below the user's home. What is not there may be there tomorrow.
 const CREDENTIALS: &[&str] = &[
     ".ssh",
     ".gnupg",
@@ -68,6 +69,11 @@ pub fn at_home(text: &str, home: &Path) -> PathBuf {
     }
 }
 
+/// What a link leads to. One that leads nowhere is hidden itself: tomorrow it may.
+fn real(path: &Path) -> Option<PathBuf> {
+    as_made(path).ok().or_else(|| Some(as_made(path.parent()?).ok()?.join(path.file_name()?)))
+}
+
 /// Everything that is hidden, without symbolic links, each once.
 pub fn list(config: &SandboxConfig, around: &Surroundings) -> Vec<PathBuf> {
     let home = &around.home;
@@ -80,7 +86,7 @@ pub fn list(config: &SandboxConfig, around: &Surroundings) -> Vec<PathBuf> {
         .chain(asked)
         .filter(|path| !shown.contains(path))
         .chain(ours)
-        .filter_map(|path| path.canonicalize().ok())
+        .filter_map(|path| real(&path))
         .collect();
     hidden.sort();
     hidden.dedup();

@@ -51,7 +51,7 @@ pub fn of(
 
 /// Without symbolic links. What is not there yet (a worktree that is only thought of) is taken as it would be; a
 /// session does not start if it is still not there then.
-fn as_made(path: &Path) -> Result<PathBuf, Refusal> {
+pub fn as_made(path: &Path) -> Result<PathBuf, Refusal> {
     match path.parent().zip(path.file_name()) {
         Some((parent, name)) if path.symlink_metadata().is_err() => Ok(as_made(parent)?.join(name)),
         _ => real(path),

@@ -4,6 +4,7 @@
 //! depth alone decides. A path that must not change while its surroundings may is pinned component by component: a mount
 //! cannot be renamed, so nobody can move the parent away and build a new one in its place.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::{Refused, git};
@@ -34,6 +35,7 @@ pub(super) fn arrange(policy: &Policy, git: &git::Places) -> Result<Places, Refu
         }
         places.set(path, Place::Writable, false);
     }
+    places.hide_names(policy);
     for path in visible(policy, git) {
         if !places.mounts.iter().any(|it| it.at == path) {
             places.set(path, Place::ReadOnly, true);
@@ -81,6 +83,12 @@ fn depth(path: &Path) -> usize {
     path.components().count()
 }
 
+/// The name in `dir` that leads to `path`.
+fn entry(dir: &Path, path: &Path) -> Option<OsString> {
+    let below = path.strip_prefix(dir).ok()?;
+    below.components().next().map(|name| name.as_os_str().to_owned())
+}
+
 /// At one place: what is there first, its entries after.
 fn order(what: &Place) -> u8 {
     matches!(what, Place::OthersReadOnly { .. }).into()
@@ -93,6 +101,41 @@ impl Places {
         self.mounts.push(Mount { at, what, optional });
     }
 
+    /// What is hidden below the home directory is hidden by name, in every directory on the way to it. Not in what is
+    /// writable: there it stays a mask, because what is made there must come to be.
+    fn hide_names(&mut self, policy: &Policy) {
+        let Some(home) = &policy.home else { return };
+        for path in policy.hidden.iter().filter(|path| path.starts_with(home) && *path != home) {
+            let on_the_way = path.ancestors().skip(1).take_while(|it| it.starts_with(home));
+            let on_the_way: Vec<PathBuf> = on_the_way.map(Path::to_owned).collect();
+            let writable = |dir: &PathBuf| {
+                self.mounts.iter().any(|it| it.what == Place::Writable && dir.starts_with(&it.at))
+            };
+            if on_the_way.iter().any(writable) {
+                continue;
+            }
+            self.mounts.retain(|it| it.at != *path);
+            for dir in on_the_way {
+                let name = entry(&dir, path).unwrap_or_default();
+                // Only the last one is the hidden name itself; those before are looked into.
+                let hidden = dir.join(&name) == *path;
+                self.without(dir, name, hidden);
+            }
+        }
+    }
+
+    fn without(&mut self, dir: PathBuf, name: OsString, hidden: bool) {
+        let known = self.mounts.iter_mut().find_map(|it| match &mut it.what {
+            Place::Without { names } if it.at == dir => Some(names),
+            _ => None,
+        });
+        let name = hidden.then_some(name);
+        match known {
+            Some(names) => names.extend(name),
+            None => self.set(dir, Place::Without { names: name.into_iter().collect() }, true),
+        }
+    }
+
     /// The nearest mount that decides what is at `path`, itself not counted.
     fn around(&self, path: &Path) -> Option<&Mount> {
         let above = self.mounts.iter().filter(|it| it.at != path && path.starts_with(&it.at));
@@ -102,10 +145,15 @@ impl Places {
     /// Writable inside writable, and visible where nothing is hidden, are mounts for nothing.
     fn drop_needless(&mut self) {
         let needless = |mount: &Mount| {
-            let around = self.around(&mount.at).map(|it| &it.what);
+            let around = self.around(&mount.at);
+            let entry = around.and_then(|it| entry(&it.at, &mount.at)).unwrap_or_default();
             match mount.what {
-                Place::Writable => matches!(around, Some(Place::Writable)),
-                Place::ReadOnly => !matches!(around, Some(Place::Masked | Place::Replaced { .. })),
+                Place::Writable => around.is_some_and(|it| it.what == Place::Writable),
+                Place::ReadOnly => match around.map(|it| &it.what) {
+                    Some(Place::Masked | Place::Replaced { .. }) => false,
+                    Some(Place::Without { names }) => !names.contains(&entry),
+                    _ => true,
+                },
                 _ => false,
             }
         };

@@ -18,6 +18,10 @@ fn mounts(policy: &Policy) -> String {
             Place::Pinned => "pin".to_owned(),
             Place::OthersReadOnly { except } => format!("fixed but {}", except.display()),
             Place::Masked => "mask".to_owned(),
+            Place::Without { names } => {
+                let names: Vec<_> = names.iter().map(|it| it.display().to_string()).collect();
+                format!("without {} in", names.join(","))
+            }
             Place::Replaced { from } => format!("is {}", from.display()),
         };
         format!("{what} {}{}", it.at.display(), if it.optional { "?" } else { "" })
@@ -46,15 +50,48 @@ fn a_session_with_hidden_and_protected_paths() {
     insta::assert_snapshot!(mounts(&policy), @"
     mask /run?
     is /s/tmp /tmp
+    without .ssh in /home/u?
     fixed /run/current-system?
     fixed /run/booted-system?
     fixed /run/opengl-driver?
-    mask /home/u/.ssh?
     write /home/u/p
     pin /home/u/p/.vscode?
     pin /home/u/p/x?
     mask /home/u/p/x/secret?
     fixed /home/u/p/.vscode/tasks.json?
+    ");
+}
+
+/// Also where nothing is yet, and in every directory on the way.
+#[test]
+fn below_home_names_are_hidden() {
+    let hidden = [".ssh", ".config/gh", ".config/git/credentials", ".local/state/gr", ".m2/x"];
+    let policy = Policy {
+        hidden: hidden
+            .iter()
+            .map(|it| Path::new("/home/u").join(it))
+            .chain(["/s".into()])
+            .collect(),
+        visible: vec!["/home/u/.ssh/config".into(), "/home/u/.config/ok".into()],
+        writable: vec!["/home/u/.local/state/gr/w".into(), "/home/u/.m2".into()],
+        ..session()
+    };
+    insta::assert_snapshot!(mounts(&policy), @"
+    mask /run?
+    is /s/tmp /tmp
+    mask /s?
+    without .ssh in /home/u?
+    fixed /run/current-system?
+    fixed /run/booted-system?
+    fixed /run/opengl-driver?
+    write /home/u/.m2
+    without gh in /home/u/.config?
+    without  in /home/u/.local?
+    mask /home/u/.m2/x?
+    without credentials in /home/u/.config/git?
+    without gr in /home/u/.local/state?
+    fixed /home/u/.ssh/config?
+    write /home/u/.local/state/gr/w
     ");
 }
 

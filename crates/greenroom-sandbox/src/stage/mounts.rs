@@ -6,6 +6,7 @@
 //! without following symlinks (`paths.rs`).
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
 };
 
+use super::guard::Guards;
 use super::sys::{NODEV, NOEXEC, NOSUID, RDONLY, restrict_mount, restrict_one_mount};
 use super::{Failing, paths};
 use crate::control::Fault;
@@ -23,6 +25,8 @@ use crate::plan::{Mount, Place};
 
 /// Branches beside a session's own that are pinned one by one.
 const MAX_SIBLINGS: usize = 4096;
+/// Entries of a directory some of whose names are hidden; each that is left is a mount.
+const MAX_LISTED: usize = 4096;
 /// Of the session's `/dev/shm`; it is memory.
 const SHM_BYTES: &str = "67108864";
 /// Devices that do nothing but what their names say.
@@ -39,12 +43,19 @@ enum What {
     Copy {
         tree: OwnedFd,
         directory: bool,
+        /// Read-only where it may be that what is around it is not.
+        fixed: bool,
     },
     Mask,
+    /// The directory as it is, and what of it is not seen.
+    Without {
+        dir: OwnedFd,
+        names: Vec<OsString>,
+    },
 }
 
 /// Builds all of it. Call in the first process of the new pid namespace.
-pub(crate) fn build(mounts: &[Mount]) -> Result<(), Fault> {
+pub(crate) fn build(mounts: &[Mount]) -> Result<Guards, Fault> {
     let layer = Layer::Mounts;
     let propagation = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", propagation)
@@ -58,17 +69,19 @@ pub(crate) fn build(mounts: &[Mount]) -> Result<(), Fault> {
     restrict_mount(root.as_fd(), RDONLY | NOSUID | NODEV)
         .failing(layer, || "make the root read-only".into())?;
     let scratch = Scratch::new()?;
-    let closed = place(pieces, &scratch)?;
+    let mut guards = Guards::default();
+    let closed = place(pieces, &scratch, &mut guards)?;
     dev(devices, &scratch)?;
     proc()?;
     // Only now: until here places below them may have been made. What is placed there keeps its own attributes.
     for mask in closed {
         restrict_one_mount(mask.as_fd(), RDONLY).failing(layer, || "close a mask".into())?;
     }
-    Ok(())
+    guards.with_masks(scratch.root);
+    Ok(guards)
 }
 
-fn clone(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+pub(super) fn clone(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
@@ -76,7 +89,7 @@ fn clone(source: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(source, "", flags)
 }
 
-fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(super) fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree, "", target, "", flags)
 }
@@ -90,6 +103,15 @@ fn collect(mount: &Mount, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
             return Ok(());
         }
         Place::OthersReadOnly { except } => return siblings(at, except, pieces),
+        Place::Without { names } => {
+            let dir = match paths::open_real(at) {
+                Err(Errno::NOENT) if mount.optional => return Ok(()),
+                dir => dir.failing(Layer::Paths, || format!("open {}", at.display()))?,
+            };
+            let what = What::Without { dir, names: names.clone() };
+            pieces.push(Piece { at: at.clone(), what });
+            return Ok(());
+        }
         Place::Writable => (paths::open_real(at), NOSUID | NODEV),
         Place::Pinned => (paths::open_real(at), NOSUID | NODEV),
         Place::Replaced { from } => (paths::open_real(from), NOSUID | NODEV),
@@ -118,7 +140,8 @@ fn copy(at: &Path, source: BorrowedFd<'_>, attributes: u64) -> Result<Piece, Err
     let directory = paths::kind(source)? == FileType::Directory;
     let tree = clone(source)?;
     restrict_mount(tree.as_fd(), attributes)?;
-    Ok(Piece { at: at.to_owned(), what: What::Copy { tree, directory } })
+    let fixed = attributes & RDONLY != 0;
+    Ok(Piece { at: at.to_owned(), what: What::Copy { tree, directory, fixed } })
 }
 
 /// Everything in `dir` except one entry (and its lock) becomes read-only.
@@ -203,24 +226,84 @@ impl Scratch {
 }
 
 /// Puts everything in its place. Returns the masks that still have to be made read-only.
-fn place(pieces: Vec<Piece>, scratch: &Scratch) -> Result<Vec<OwnedFd>, Fault> {
+fn place(
+    pieces: Vec<Piece>,
+    scratch: &Scratch,
+    guards: &mut Guards,
+) -> Result<Vec<OwnedFd>, Fault> {
     let parents: BTreeSet<PathBuf> =
         pieces.iter().flat_map(|it| it.at.ancestors().skip(1)).map(Path::to_owned).collect();
+    let placed_later: BTreeSet<PathBuf> = pieces.iter().map(|it| it.at.clone()).collect();
     let mut open_masks = Vec::new();
     for piece in pieces {
         let at = &piece.at;
         let placed = match piece.what {
-            What::Copy { tree, directory } => paths::mount_point(at, directory)
-                .and_then(|target| attach(tree.as_fd(), target.as_fd()))
-                .map(|()| None),
+            What::Copy { tree, directory, fixed } => {
+                if fixed {
+                    guards.fixed(at.clone());
+                }
+                paths::mount_point(at, directory)
+                    .and_then(|target| attach(tree.as_fd(), target.as_fd()))
+                    .map(|()| None)
+            }
+            What::Without { dir, names } => {
+                let skip = |name: &OsStr| {
+                    names.iter().any(|it| it == name) || placed_later.contains(&at.join(name))
+                };
+                listed(at, &dir, skip, scratch, open_masks.len()).map(Some)
+            }
             What::Mask => {
                 let number = parents.contains(at).then_some(open_masks.len());
-                mask(at, scratch, number)
+                mask(at, scratch, number).inspect(|_| guards.masked(at.clone()))
             }
         };
         open_masks.extend(placed.failing(Layer::Mounts, || format!("place {}", at.display()))?);
     }
     Ok(open_masks)
+}
+
+/// Puts a directory of our own over the one at `at`, in which every entry is found that `skip` does not skip.
+fn listed(
+    at: &Path,
+    dir: &OwnedFd,
+    skip: impl Fn(&OsStr) -> bool,
+    scratch: &Scratch,
+    number: usize,
+) -> Result<OwnedFd, Errno> {
+    let tree = scratch.take_new(number)?;
+    attach(tree.as_fd(), paths::mount_point(at, true)?.as_fd())?;
+    // Names are looked up in the directory below the one that covers it now. Nobody but its user can write there.
+    rustix::process::fchdir(dir)?;
+    for (name, kind) in paths::kinds(dir.as_fd(), MAX_LISTED)? {
+        if skip(&name) {
+            continue;
+        }
+        match entry(&tree, &at.join(&name), &name, kind) {
+            // Gone meanwhile.
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    rustix::process::chdir("/")?;
+    Ok(tree)
+}
+
+/// One entry of the working directory, in `tree`, which is at its place already.
+fn entry(tree: &OwnedFd, at: &Path, name: &OsStr, kind: FileType) -> Result<(), Errno> {
+    match kind {
+        FileType::Directory => rustix::fs::mkdirat(tree, name, Mode::from_raw_mode(0o755))?,
+        FileType::RegularFile => {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            rustix::fs::openat(tree, name, flags, Mode::from_raw_mode(0o644)).map(drop)?;
+        }
+        FileType::Symlink => {
+            let leads_to = rustix::fs::readlinkat(CWD, name, Vec::new())?;
+            return rustix::fs::symlinkat(leads_to, tree, name);
+        }
+        // Sockets cannot be used in here, and the rest has no business in a home.
+        _ => return Ok(()),
+    }
+    rustix::mount::mount_bind_recursive(name, at)
 }
 
 fn mask(at: &Path, scratch: &Scratch, number: Option<usize>) -> Result<Option<OwnedFd>, Errno> {
@@ -243,7 +326,7 @@ fn mask(at: &Path, scratch: &Scratch, number: Option<usize>) -> Result<Option<Ow
 }
 
 fn dev(devices: Vec<Piece>, scratch: &Scratch) -> Result<(), Fault> {
-    place(devices, scratch)?;
+    place(devices, scratch, &mut Guards::default())?;
     let failing = || "make /dev/shm".into();
     if paths::exists(Path::new("/dev/shm")) {
         let target = paths::open_real(Path::new("/dev/shm")).failing(Layer::Mounts, failing)?;

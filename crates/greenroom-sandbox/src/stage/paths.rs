@@ -3,7 +3,7 @@
 //! In: absolute paths of the policy. Out: fds that name exactly the file meant, or a fault. A session may have written some
 //! of these directories before, and a symlink at the right place would have us mount, make or grant something else.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
@@ -149,7 +149,12 @@ pub(super) fn mount_point(path: &Path, directory: bool) -> Result<OwnedFd, Errno
 }
 
 /// The names in a directory, at most `limit`.
-pub(super) fn entries(dir: BorrowedFd<'_>, limit: usize) -> Result<Vec<std::ffi::OsString>, Errno> {
+pub(super) fn entries(dir: BorrowedFd<'_>, limit: usize) -> Result<Vec<OsString>, Errno> {
+    Ok(kinds(dir, limit)?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// The names in a directory and what they are, at most `limit`.
+pub(super) fn kinds(dir: BorrowedFd<'_>, limit: usize) -> Result<Vec<(OsString, FileType)>, Errno> {
     use std::os::unix::ffi::OsStrExt;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let readable = rustix::fs::openat(dir, ".", flags, Mode::empty())?;
@@ -163,7 +168,14 @@ pub(super) fn entries(dir: BorrowedFd<'_>, limit: usize) -> Result<Vec<std::ffi:
         if names.len() == limit {
             return Err(Errno::TOOBIG);
         }
-        names.push(OsStr::from_bytes(name).to_owned());
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                let stat = rustix::fs::statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
+                FileType::from_raw_mode(stat.st_mode)
+            }
+            kind => kind,
+        };
+        names.push((OsStr::from_bytes(name).to_owned(), kind));
     }
     Ok(names)
 }

@@ -38,6 +38,17 @@ pub(crate) fn drop_capabilities(namespaced: bool) -> Result<(), Fault> {
     rustix::thread::set_capabilities(None, sets).failing(layer, || "drop all".into())
 }
 
+/// For the process that puts mounts back, and nothing else; without `mounts` not even that.
+pub(crate) fn keep_for_mounts(mounts: bool) -> Result<(), Fault> {
+    let layer = Layer::Capabilities;
+    rustix::thread::clear_ambient_capability_set()
+        .failing(layer, || "empty the ambient set".into())?;
+    let kept = if mounts { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() };
+    let inheritable = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable };
+    rustix::thread::set_capabilities(None, sets).failing(layer, || "drop the rest".into())
+}
+
 pub(crate) fn no_new_privileges() -> Result<(), Fault> {
     rustix::thread::set_no_new_privs(true).failing(Layer::NoNewPrivileges, || "set it".into())
 }
@@ -163,7 +174,7 @@ fn readable(
 ) -> Result<(), Fault> {
     // Resolved, because rules are about places and not about names.
     let resolved: Vec<PathBuf> =
-        except.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        except.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     let hidden: Vec<&Path> =
         resolved.iter().map(PathBuf::as_path).filter(|path| path.starts_with(tree)).collect();
     if hidden.is_empty() {

@@ -169,6 +169,19 @@ pub(crate) fn next_signal(patience: std::time::Duration) -> Option<i32> {
     (signo > 0).then_some(signo)
 }
 
+/// An fd that can be read when a child has ended. The signal must be blocked.
+pub(crate) fn child_signals() -> Result<std::os::fd::OwnedFd, Errno> {
+    let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+    // SAFETY: the set is initialised before it is read.
+    let fd = check(unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::signalfd(-1, &raw const set, flags).into()
+    })?;
+    own(fd as std::os::fd::RawFd)
+}
+
 /// Ends this process the way a child ended: by exit code or by signal.
 pub(crate) fn end_like(status: i32) -> ! {
     if libc::WIFSIGNALED(status) {

@@ -11,7 +11,6 @@
 //! Absent on purpose: any fd.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -20,7 +19,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use super::sys;
 
 /// How soon too many processes are noticed. A look costs a few microseconds for an ordinary program.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Signals wake it.
 const NOTHING_TO_COUNT: Duration = Duration::from_secs(3600);
 /// Between two looks while frozen or killed processes are on their way out.
@@ -108,29 +107,8 @@ pub(crate) fn over(program: i32, most: Option<u64>) -> ! {
     }
 }
 
-/// As the first process of a pid namespace: reaps, and ends when the program does or there are too many. Its end is the end of
-/// all others.
-pub(crate) fn count(program: i32, tell: &OwnedFd, most: u64) -> ! {
-    loop {
-        let _ = sys::next_signal(LOOK_EVERY);
-        let mut ended = None;
-        while let Ok(Some((pid, status))) = sys::reap_one() {
-            if pid == program {
-                ended = Some(status);
-            }
-        }
-        if ended.is_none() && inhabitants() > most {
-            ended = Some(libc::SIGKILL);
-        }
-        if let Some(status) = ended {
-            let _ = rustix::io::write(tell, &status.to_le_bytes());
-            sys::exit(0)
-        }
-    }
-}
-
-/// Processes in this namespace besides this one.
-fn inhabitants() -> u64 {
+/// Processes in this pid namespace besides this one, which is its first.
+pub(crate) fn inhabitants() -> u64 {
     let Ok(entries) = std::fs::read_dir("/proc") else { return 0 };
     let pids = entries.flatten().filter(|entry| is_pid(&entry.file_name())).count();
     (pids as u64).saturating_sub(1)

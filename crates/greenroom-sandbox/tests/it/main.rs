@@ -12,5 +12,6 @@ mod degraded;
 mod escapes;
 mod git;
 mod life;
+mod replaced;
 #[cfg(target_arch = "x86_64")]
 mod rows;

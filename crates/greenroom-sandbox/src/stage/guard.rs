@@ -1,0 +1,138 @@
+//! Pins that hold: what is fixed or masked inside of something writable is fixed again when it was replaced from outside.
+//!
+//! A mount on a file or directory ends when somebody outside renames another over it, or moves it away: `git config` writes a
+//! new file and renames it. From then on the session could write what was fixed. So the first process of the namespace, which
+//! waits for nothing else, is told by the kernel whenever a mount ends, and puts it back.
+//!
+//! In: the pins that were placed. Out: the same pins, always; or the end of the session, where one cannot be put back. Not
+//! held: the moment in between (some ten microseconds), and what is missing outside until it is there again.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxAttributes, StatxFlags};
+use rustix::io::Errno;
+
+use super::mounts::{attach, clone};
+use super::paths;
+use super::sys::{self, NODEV, NOSUID, RDONLY, restrict_mount};
+
+/// How soon something that is missing is looked for again. Nothing tells when it is made.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Default)]
+pub(crate) struct Guards {
+    pins: Vec<Pin>,
+    /// Of the tmpfs with the empty directory and the empty file.
+    masks: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Pin {
+    at: PathBuf,
+    masked: bool,
+}
+
+/// What the first process waits for: ends of children, and ends of mounts.
+pub(super) struct Bell {
+    children: OwnedFd,
+    mounts: Option<OwnedFd>,
+}
+
+impl Bell {
+    fn new(without_mounts: bool) -> Result<Bell, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let mounts = match without_mounts {
+            true => None,
+            false => Some(rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?),
+        };
+        Ok(Bell { children: sys::child_signals()?, mounts })
+    }
+
+    /// Until something happened, or the time is up.
+    pub(super) fn wait(&self, patience: Option<Duration>) {
+        let mut fds = vec![PollFd::new(&self.children, PollFlags::IN)];
+        fds.extend(self.mounts.iter().map(|fd| PollFd::new(fd, PollFlags::PRI)));
+        let patience = patience.and_then(|it| rustix::time::Timespec::try_from(it).ok());
+        let _ = rustix::event::poll(&mut fds, patience.as_ref());
+        // One for all that waited; who ended is asked for anyway.
+        let _ = rustix::io::read(&self.children, &mut [0; 128]);
+    }
+}
+
+/// Somebody replaced it with something that cannot be pinned.
+pub(super) struct Broken;
+
+impl Guards {
+    pub(super) fn fixed(&mut self, at: PathBuf) {
+        self.pins.push(Pin { at, masked: false });
+    }
+
+    /// Only what is a place of its own: a link that leads to something masked is not.
+    pub(super) fn masked(&mut self, at: PathBuf) {
+        if paths::open_real(&at).is_ok() {
+            self.pins.push(Pin { at, masked: true });
+        }
+    }
+
+    pub(super) fn with_masks(&mut self, root: OwnedFd) {
+        self.masks = Some(root);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pins.is_empty()
+    }
+
+    /// Closes everything but `tell` and what is needed here, and begins to listen.
+    pub(super) fn keep_with(self, tell: OwnedFd) -> Result<(OwnedFd, Guards, Bell), Errno> {
+        let masks = self.masks.filter(|_| !self.pins.is_empty());
+        // To the lowest numbers, so that one call closes the rest.
+        rustix::stdio::dup2_stdin(&tell)?;
+        if let Some(masks) = &masks {
+            rustix::stdio::dup2_stdout(masks)?;
+        }
+        let kept = 1 + u32::from(masks.is_some());
+        std::mem::forget((tell, masks));
+        sys::close_from(kept, false)?;
+        let masks = if kept > 1 { Some(sys::own(1)?) } else { None };
+        let guards = Guards { pins: self.pins, masks };
+        let bell = Bell::new(guards.is_empty())?;
+        Ok((sys::own(0)?, guards, bell))
+    }
+
+    /// Puts back every pin that is gone. Says when to look again, if something is not there.
+    pub(super) fn look(&self) -> Result<Option<Duration>, Broken> {
+        let mut missing = false;
+        for pin in &self.pins {
+            match self.hold(pin) {
+                Ok(()) => {}
+                // A mask without anything behind it hides nothing.
+                Err(Errno::NOENT | Errno::NOTDIR) => missing = true,
+                Err(_) => return Err(Broken),
+            }
+        }
+        Ok(missing.then_some(LOOK_AGAIN))
+    }
+
+    fn hold(&self, pin: &Pin) -> Result<(), Errno> {
+        let there = paths::open(&pin.at)?;
+        let about = rustix::fs::statx(&there, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE)?;
+        if about.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+            return Ok(());
+        }
+        let tree = match &self.masks {
+            Some(masks) if pin.masked => {
+                let directory =
+                    FileType::from_raw_mode(about.stx_mode.into()) == FileType::Directory;
+                let part = if directory { "empty" } else { "file" };
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                clone(rustix::fs::openat(masks, part, flags, Mode::empty())?.as_fd())?
+            }
+            _ => clone(there.as_fd())?,
+        };
+        restrict_mount(tree.as_fd(), RDONLY | NOSUID | NODEV)?;
+        attach(tree.as_fd(), there.as_fd())
+    }
+}
