@@ -42,7 +42,7 @@ use crate::layer::Layer;
 use crate::plan::{Payload, Steps, unseal};
 use crate::policy::Level;
 use crate::search::candidates;
-use guard::Guards;
+use guard::{Guards, Rang};
 use plate::Plate;
 use privileges::Terminals;
 use terminal::Terminal;
@@ -279,12 +279,17 @@ fn reap(program: i32, tell: OwnedFd, most: Option<u64>, guards: Guards) -> ! {
     sys::hide_memory();
     // It waits, and puts pins back: it needs no power but for that.
     let _ = privileges::keep_for_mounts(!guards.is_empty());
+    let look = |last| match guards.look(last) {
+        Ok(patience) => patience,
+        Err(guard::Broken) => end_with(&tell, libc::SIGKILL),
+    };
+    let mut patience = look(None);
     loop {
-        let patience = match guards.look() {
-            Ok(patience) => patience,
-            Err(guard::Broken) => end_with(&tell, libc::SIGKILL),
-        };
-        bell.wait(most.map(|_| watch::LOOK_EVERY).or(patience));
+        match bell.wait(most.map(|_| watch::LOOK_EVERY).or(patience)) {
+            Rang::Mounts => patience = look(None),
+            Rang::Late => patience = look(patience),
+            Rang::Children => {}
+        }
         loop {
             match sys::reap_one() {
                 Ok(Some((pid, status))) if pid == program => end_with(&tell, status),

@@ -275,7 +275,7 @@ fn a_daemon_killed_between_any_two_steps_leaves_nothing() {
     let notes = || files(&host.home.path().join("state/chains"));
     assert_eq!(notes().len(), 1);
     std::fs::write(host.home.path().join("die-at"), "removed").unwrap();
-    client.send("session.remove", json!({ "session": id }));
+    client.send("session.close", json!({ "session": id }));
     client.rest();
     eventually("notes of a removed session", || notes().is_empty().then_some(()));
     assert_eq!(host.client().ok("session.list", json!({})), json!({ "sessions": [] }));

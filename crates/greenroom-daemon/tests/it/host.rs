@@ -84,7 +84,12 @@ impl Host {
     /// Kills the daemon and gives back the pid of the one that answers next.
     pub fn kill_daemon(&self) -> i32 {
         let old = self.daemon_pid();
+        let pid = rustix::process::Pid::from_raw(old).unwrap();
+        let end = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
         signal(old, Signal::KILL);
+        // Until then it may still accept a connection, and take it along.
+        let mut ended = [rustix::event::PollFd::new(&end, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut ended, None).unwrap();
         let new = self.daemon_pid();
         assert_ne!(new, old);
         new

@@ -1,11 +1,12 @@
 //! Pins that hold: what is fixed or masked inside of something writable is fixed again when it was replaced from outside.
 //!
-//! A mount on a file or directory ends when somebody outside renames another over it, or moves it away: `git config` writes a
-//! new file and renames it. From then on the session could write what was fixed. So the first process of the namespace, which
+//! A mount ends when somebody outside removes what it is on, or renames another over it: `git config` writes a new file and
+//! renames it. From then on the session could write what was fixed. So the first process of the namespace, which
 //! waits for nothing else, is told by the kernel whenever a mount ends, and puts it back.
 //!
 //! In: the pins that were placed. Out: the same pins, always; or the end of the session, where one cannot be put back. Not
-//! held: the moment in between (some ten microseconds), and what is missing outside until it is there again.
+//! held: the moment in between (some ten microseconds), what is missing outside until it is there again, and a directory that
+//! is moved away outside: its mounts go with it, and nothing tells.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -19,8 +20,10 @@ use super::mounts::{attach, clone};
 use super::paths;
 use super::sys::{self, NODEV, NOSUID, RDONLY, restrict_mount};
 
-/// How soon something that is missing is looked for again. Nothing tells when it is made.
+/// How soon something that is missing is looked for again: nothing tells when it is made. Later and later, since what is gone
+/// for long (a branch that was packed) may never come back.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOK_AT_LAST: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(crate) struct Guards {
@@ -52,14 +55,27 @@ impl Bell {
     }
 
     /// Until something happened, or the time is up.
-    pub(super) fn wait(&self, patience: Option<Duration>) {
+    pub(super) fn wait(&self, patience: Option<Duration>) -> Rang {
         let mut fds = vec![PollFd::new(&self.children, PollFlags::IN)];
         fds.extend(self.mounts.iter().map(|fd| PollFd::new(fd, PollFlags::PRI)));
         let patience = patience.and_then(|it| rustix::time::Timespec::try_from(it).ok());
         let _ = rustix::event::poll(&mut fds, patience.as_ref());
         // One for all that waited; who ended is asked for anyway.
         let _ = rustix::io::read(&self.children, &mut [0; 128]);
+        let rang = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        match (rang(0), rang(1)) {
+            (_, true) => Rang::Mounts,
+            (true, _) => Rang::Children,
+            _ => Rang::Late,
+        }
     }
+}
+
+/// What for. An end of a mount before an end of a child.
+pub(super) enum Rang {
+    Mounts,
+    Children,
+    Late,
 }
 
 /// Somebody replaced it with something that cannot be pinned.
@@ -102,8 +118,8 @@ impl Guards {
         Ok((sys::own(0)?, guards, bell))
     }
 
-    /// Puts back every pin that is gone. Says when to look again, if something is not there.
-    pub(super) fn look(&self) -> Result<Option<Duration>, Broken> {
+    /// Puts back every pin that is gone. Says when to look again, if something is not there; `last` is what it said before.
+    pub(super) fn look(&self, last: Option<Duration>) -> Result<Option<Duration>, Broken> {
         let mut missing = false;
         for pin in &self.pins {
             match self.hold(pin) {
@@ -113,7 +129,8 @@ impl Guards {
                 Err(_) => return Err(Broken),
             }
         }
-        Ok(missing.then_some(LOOK_AGAIN))
+        let next = last.map_or(LOOK_AGAIN, |last| (last * 2).min(LOOK_AT_LAST));
+        Ok(missing.then_some(next))
     }
 
     fn hold(&self, pin: &Pin) -> Result<(), Errno> {

@@ -6,6 +6,7 @@ use std::process::Command;
 use greenroom_sandbox::policy::{GitRules, Level, Policy, Refs};
 
 use crate::cage::{Outcome, User, World};
+use crate::replaced::sees;
 
 /// A repository with a worktree on a branch of its own, and another branch beside it.
 struct Repo {
@@ -244,6 +245,29 @@ fn packed_branches_beside_its_own_cannot_be_moved() {
         assert_eq!(git(&repo.world, &main, &beside), before);
         let own = git(&repo.world, &main, &["log", "-1", "--format=%s", "greenroom/feat"]);
         assert_eq!(own, "second");
+    }
+}
+
+/// A commit replaces the branch's file, and with it what fixed that file.
+#[test]
+fn a_branch_that_others_move_cannot_be_moved_by_this_one() {
+    for user in User::all() {
+        let repo = Repo::new(user, shared());
+        let main = repo.world.path("out/main");
+        let path = repo.git_dir().join("refs/heads/greenroom/beside");
+        let attack =
+            format!("echo 0000 > {0} && echo WROTE; rm -f {0} && echo GONE", path.display());
+        let after = format!("sleep 0.3; {attack}");
+        let said = sees(&repo.world, &repo.policy(Level::Full), [&attack, &after], || {
+            for _ in 0..2 {
+                git(&repo.world, &main, &["commit", "-q", "--allow-empty", "-m", "more"]);
+                git(&repo.world, &main, &["branch", "-f", "greenroom/beside"]);
+            }
+        });
+        let said = said.concat();
+        assert!(!said.contains("WROTE") && !said.contains("GONE"), "{said}");
+        let head = git(&repo.world, &main, &["rev-parse", "HEAD"]);
+        assert_eq!(std::fs::read_to_string(path).unwrap().trim(), head.trim());
     }
 }
 
