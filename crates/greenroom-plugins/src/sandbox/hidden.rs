@@ -1,5 +1,6 @@
 //! What a confined session cannot see, although its user can: credentials, other sessions, our own state.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::SandboxConfig;
@@ -69,9 +70,23 @@ pub fn at_home(text: &str, home: &Path) -> PathBuf {
     }
 }
 
-/// What a link leads to. One that leads nowhere is hidden itself: tomorrow it may.
-fn real(path: &Path) -> Option<PathBuf> {
-    as_made(path).ok().or_else(|| Some(as_made(path.parent()?).ok()?.join(path.file_name()?)))
+/// Directories without symbolic links. Most of what is hidden lies in a few, and every session's start waits for this.
+#[derive(Default)]
+struct Parents {
+    real: HashMap<PathBuf, Option<PathBuf>>,
+}
+
+impl Parents {
+    /// What a link leads to. One that leads nowhere is hidden itself: tomorrow it may.
+    fn resolve(&mut self, path: &Path) -> Option<PathBuf> {
+        let (parent, name) = (path.parent()?, path.file_name()?);
+        let known = self.real.entry(parent.to_owned()).or_insert_with(|| as_made(parent).ok());
+        let place = known.as_ref()?.join(name);
+        match place.symlink_metadata() {
+            Ok(meta) if meta.is_symlink() => place.canonicalize().ok().or(Some(place)),
+            _ => Some(place),
+        }
+    }
 }
 
 /// Everything that is hidden, without symbolic links, each once.
@@ -82,16 +97,15 @@ pub fn list(config: &SandboxConfig, around: &Surroundings) -> Vec<PathBuf> {
     let asked = config.hide.iter().map(|text| at_home(text, home));
     // Ours cannot be shown: whoever reads them can do what we can.
     let ours = [around.state.clone(), around.runtime.clone(), around.config.clone()];
+    let mut parents = Parents::default();
     let mut hidden: Vec<PathBuf> = usual
         .chain(asked)
         .filter(|path| !shown.contains(path))
         .chain(ours)
-        .filter_map(|path| real(&path))
+        .filter_map(|path| parents.resolve(&path))
         .collect();
     hidden.sort();
-    hidden.dedup();
-    // What lies in something hidden needs no mask of its own.
-    let all = hidden.clone();
-    hidden.retain(|path| !all.iter().any(|other| other != path && path.starts_with(other)));
+    // What lies in something hidden, which comes just before it, needs no mask of its own.
+    hidden.dedup_by(|path, other| path.starts_with(other));
     hidden
 }

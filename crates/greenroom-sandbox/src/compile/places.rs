@@ -4,7 +4,9 @@
 //! depth alone decides. A path that must not change while its surroundings may is pinned component by component: a mount
 //! cannot be renamed, so nobody can move the parent away and build a new one in its place.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{Refused, git};
@@ -26,8 +28,12 @@ pub(super) fn arrange(policy: &Policy, git: &git::Places) -> Result<Places, Refu
     let mut places = Places { make: git.make.clone(), mounts: Vec::new() };
     places.set("/run", Place::Masked, true);
     places.set("/tmp", Place::Replaced { from: policy.tmp_dir.clone() }, false);
-    for path in &policy.hidden {
-        places.set(path, Place::Masked, true);
+    let (by_name, masked) = hidden(policy, git);
+    for path in &masked {
+        places.set(*path, Place::Masked, true);
+    }
+    for (dir, names) in by_name {
+        places.set(dir, Place::Without { names }, true);
     }
     for path in policy.writable.iter().chain(&git.writable).chain(&git.objects) {
         if policy.hidden.contains(path) {
@@ -35,7 +41,6 @@ pub(super) fn arrange(policy: &Policy, git: &git::Places) -> Result<Places, Refu
         }
         places.set(path, Place::Writable, false);
     }
-    places.hide_names(policy);
     for path in visible(policy, git) {
         if !places.mounts.iter().any(|it| it.at == path) {
             places.set(path, Place::ReadOnly, true);
@@ -54,9 +59,8 @@ pub(super) fn arrange(policy: &Policy, git: &git::Places) -> Result<Places, Refu
         places.pin(&pointer.path, false);
     }
     // A mask inside of what is writable could be moved away together with its parent.
-    let masks: Vec<PathBuf> = policy.hidden.clone();
-    for mask in masks {
-        places.pin_parents(&mask);
+    for mask in masked {
+        places.pin_parents(mask);
     }
     for (dir, except) in &git.shared {
         let what = Place::OthersReadOnly { except: except.clone() };
@@ -83,6 +87,39 @@ fn depth(path: &Path) -> usize {
     path.components().count()
 }
 
+/// What is hidden below the home directory is hidden by name, in every directory on the way to it. Not in what is writable:
+/// there it stays a mask, as everywhere else, because what is made there must come to be.
+fn hidden<'a>(
+    policy: &'a Policy,
+    git: &git::Places,
+) -> (BTreeMap<&'a Path, Vec<OsString>>, Vec<&'a Path>) {
+    let (mut by_name, mut masked) = (BTreeMap::<&Path, Vec<OsString>>::new(), Vec::new());
+    let writable: Vec<&PathBuf> = policy.writable.iter().chain(&git.writable).collect();
+    let home = policy.home.as_deref().filter(|home| home.parent().is_some());
+    for path in policy.hidden.iter().map(PathBuf::as_path) {
+        let home = home.filter(|home| *home != path && is_below(path, home));
+        let in_writable = || writable.iter().any(|it| it.as_path() != path && is_below(path, it));
+        let (Some(home), Some(name)) = (home.filter(|_| !in_writable()), path.file_name()) else {
+            masked.push(path);
+            continue;
+        };
+        let on_the_way = path.ancestors().skip(1).take_while(|it| is_below(it, home));
+        for (steps, dir) in on_the_way.enumerate() {
+            let names = by_name.entry(dir).or_default();
+            // Only the last directory has the hidden name itself; those before are looked into.
+            names.extend((steps == 0).then(|| name.to_owned()));
+        }
+    }
+    (by_name, masked)
+}
+
+/// `path` is `dir` or in it. Both are absolute and plain, so bytes tell; `Path` would take them apart each time.
+fn is_below(path: &Path, dir: &Path) -> bool {
+    let (path, dir) = (path.as_os_str().as_bytes(), dir.as_os_str().as_bytes());
+    let rest = path.strip_prefix(dir.strip_suffix(b"/").unwrap_or(dir));
+    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
 /// The name in `dir` that leads to `path`.
 fn entry(dir: &Path, path: &Path) -> Option<OsString> {
     let below = path.strip_prefix(dir).ok()?;
@@ -101,44 +138,9 @@ impl Places {
         self.mounts.push(Mount { at, what, optional });
     }
 
-    /// What is hidden below the home directory is hidden by name, in every directory on the way to it. Not in what is
-    /// writable: there it stays a mask, because what is made there must come to be.
-    fn hide_names(&mut self, policy: &Policy) {
-        let Some(home) = &policy.home else { return };
-        for path in policy.hidden.iter().filter(|path| path.starts_with(home) && *path != home) {
-            let on_the_way = path.ancestors().skip(1).take_while(|it| it.starts_with(home));
-            let on_the_way: Vec<PathBuf> = on_the_way.map(Path::to_owned).collect();
-            let writable = |dir: &PathBuf| {
-                self.mounts.iter().any(|it| it.what == Place::Writable && dir.starts_with(&it.at))
-            };
-            if on_the_way.iter().any(writable) {
-                continue;
-            }
-            self.mounts.retain(|it| it.at != *path);
-            for dir in on_the_way {
-                let name = entry(&dir, path).unwrap_or_default();
-                // Only the last one is the hidden name itself; those before are looked into.
-                let hidden = dir.join(&name) == *path;
-                self.without(dir, name, hidden);
-            }
-        }
-    }
-
-    fn without(&mut self, dir: PathBuf, name: OsString, hidden: bool) {
-        let known = self.mounts.iter_mut().find_map(|it| match &mut it.what {
-            Place::Without { names } if it.at == dir => Some(names),
-            _ => None,
-        });
-        let name = hidden.then_some(name);
-        match known {
-            Some(names) => names.extend(name),
-            None => self.set(dir, Place::Without { names: name.into_iter().collect() }, true),
-        }
-    }
-
     /// The nearest mount that decides what is at `path`, itself not counted.
     fn around(&self, path: &Path) -> Option<&Mount> {
-        let above = self.mounts.iter().filter(|it| it.at != path && path.starts_with(&it.at));
+        let above = self.mounts.iter().filter(|it| it.at != path && is_below(path, &it.at));
         above.max_by_key(|it| depth(&it.at))
     }
 
@@ -165,7 +167,7 @@ impl Places {
     /// The root of what is writable around `path`, if it is.
     fn writable_root(&self, path: &Path) -> Option<PathBuf> {
         let covers = |it: &&Mount| {
-            path.starts_with(&it.at)
+            is_below(path, &it.at)
                 && matches!(it.what, Place::Writable | Place::Masked | Place::Replaced { .. })
         };
         let nearest = self.mounts.iter().filter(covers).filter(|it| it.at != path);

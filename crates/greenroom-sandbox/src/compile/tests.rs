@@ -84,15 +84,23 @@ fn below_home_names_are_hidden() {
     fixed /run/current-system?
     fixed /run/booted-system?
     fixed /run/opengl-driver?
-    write /home/u/.m2
     without gh in /home/u/.config?
     without  in /home/u/.local?
+    write /home/u/.m2
     mask /home/u/.m2/x?
     without credentials in /home/u/.config/git?
     without gr in /home/u/.local/state?
     fixed /home/u/.ssh/config?
     write /home/u/.local/state/gr/w
     ");
+}
+
+/// Services and containers have such a home.
+#[test]
+fn a_home_that_is_the_root_is_not_replaced() {
+    let (home, hidden) = (Some("/".into()), vec!["/.ssh".into(), "/.config/gh".into()]);
+    let mounts = mounts(&Policy { home, hidden, ..Policy::new(Level::Full, "/p", "/s/tmp") });
+    assert!(mounts.contains("mask /.ssh?") && !mounts.contains("without"), "{mounts}");
 }
 
 #[test]
