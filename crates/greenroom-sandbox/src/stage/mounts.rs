@@ -234,7 +234,7 @@ fn place(
     let parents: BTreeSet<PathBuf> =
         pieces.iter().flat_map(|it| it.at.ancestors().skip(1)).map(Path::to_owned).collect();
     let placed_later: BTreeSet<PathBuf> = pieces.iter().map(|it| it.at.clone()).collect();
-    let mut open_masks = Vec::new();
+    let (mut open_masks, mut ours) = (Vec::new(), BTreeSet::new());
     for piece in pieces {
         let at = &piece.at;
         let placed = match piece.what {
@@ -250,7 +250,10 @@ fn place(
                 let skip = |name: &OsStr| {
                     names.iter().any(|it| it == name) || placed_later.contains(&at.join(name))
                 };
-                listed(at, &dir, skip, scratch, open_masks.len()).map(Some)
+                // A directory in one that is ours already needs no mount of its own.
+                let in_ours = at.parent().is_some_and(|parent| ours.contains(parent));
+                ours.insert(at.clone());
+                listed(at, &dir, skip, (!in_ours).then_some((scratch, open_masks.len())))
             }
             What::Mask => {
                 let number = parents.contains(at).then_some(open_masks.len());
@@ -262,30 +265,38 @@ fn place(
     Ok(open_masks)
 }
 
-/// Puts a directory of our own over the one at `at`, in which every entry is found that `skip` does not skip.
+/// Puts a directory of our own over the one at `at`, in which every entry is found that `skip` does not skip. Returns the
+/// mount, if it is one.
 fn listed(
     at: &Path,
     dir: &OwnedFd,
     skip: impl Fn(&OsStr) -> bool,
-    scratch: &Scratch,
-    number: usize,
-) -> Result<OwnedFd, Errno> {
-    let tree = scratch.take_new(number)?;
-    attach(tree.as_fd(), paths::mount_point(at, true)?.as_fd())?;
+    new: Option<(&Scratch, usize)>,
+) -> Result<Option<OwnedFd>, Errno> {
+    let place = paths::mount_point(at, true)?;
+    let mount = match new {
+        Some((scratch, number)) => {
+            let tree = scratch.take_new(number)?;
+            attach(tree.as_fd(), place.as_fd())?;
+            Some(tree)
+        }
+        None => None,
+    };
+    let tree = mount.as_ref().unwrap_or(&place);
     // Names are looked up in the directory below the one that covers it now. Nobody but its user can write there.
     rustix::process::fchdir(dir)?;
     for (name, kind) in paths::kinds(dir.as_fd(), MAX_LISTED)? {
         if skip(&name) {
             continue;
         }
-        match entry(&tree, &at.join(&name), &name, kind) {
+        match entry(tree, &at.join(&name), &name, kind) {
             // Gone meanwhile.
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
     }
     rustix::process::chdir("/")?;
-    Ok(tree)
+    Ok(mount)
 }
 
 /// One entry of the working directory, in `tree`, which is at its place already.
