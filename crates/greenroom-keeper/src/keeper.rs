@@ -26,6 +26,7 @@ use crate::outbox::{Flush, Outbox};
 use crate::replace::{self, ReplaceError, Replacement, TELL_PATIENCE};
 use crate::sessions::{Phase, Sessions, Settled};
 use crate::signals::{Signals, kill_group, kill_process};
+use crate::spare::Spare;
 use crate::staging::Starter;
 use crate::workers::Workers;
 
@@ -57,6 +58,7 @@ pub(crate) struct Keeper {
     pub(crate) signals: Signals,
     pub(crate) slots: Slots,
     pub(crate) stages: Stages,
+    pub(crate) spare: Spare,
     pub(crate) lock: OwnedFd,
     pub(crate) listener: OwnedFd,
     pub(crate) ready_fd: Option<OwnedFd>,
@@ -154,6 +156,9 @@ impl Keeper {
             Settled::NotYet => {}
             Settled::Spawned { pid } => {
                 self.log.say(format_args!("session {id}: pid {pid} runs"));
+                if self.sessions.is_inside(id) {
+                    self.spare.want();
+                }
                 self.tell_listener(id);
                 self.outbox.push(ToDaemon::Spawned { id, pid });
             }
@@ -305,6 +310,7 @@ impl Keeper {
             let _ = kill_group(pid, libc::SIGKILL);
         }
         self.kill_late_workers(now);
+        self.make_spare_on_time(now);
         self.replace_on_time(now);
         let due = self.daemon.running.is_none() && self.daemon.start_at <= now;
         if due && self.ending.is_none() {
@@ -331,7 +337,17 @@ impl Keeper {
         let stage = self.sessions.stage_deadline();
         let worker = self.workers.deadline();
         let running = running.and_then(|it| it.kill_at);
-        [running, ending, replacing, start, stage, worker].into_iter().flatten().min()
+        let spare = self.spare.due();
+        [running, ending, replacing, start, stage, worker, spare].into_iter().flatten().min()
+    }
+
+    fn make_spare_on_time(&mut self, now: Instant) {
+        let mut spare = std::mem::take(&mut self.spare);
+        match self.ending.is_some() || self.replacement.is_some() {
+            true => spare.forget(),
+            false => spare.make_on_time(now, &self.starter()),
+        }
+        self.spare = spare;
     }
 
     fn is_staging(&self) -> bool {

@@ -98,6 +98,8 @@ pub(crate) enum Become<'a> {
     Program(&'a Image),
     /// A sandbox's stage, in this very memory: it costs what a fork costs, and no image of ours has to be started.
     Stage(&'a Stages),
+    /// Namespaces for a later stage, and the child's end.
+    Spare(&'a Stages),
 }
 
 pub(crate) struct Plan<'a> {
@@ -268,6 +270,7 @@ struct Prepared<'a> {
 enum PreparedChild<'a> {
     Program(PreparedImage<'a>),
     Stage(&'a Stages),
+    Spare(&'a Stages),
 }
 
 struct PreparedImage<'a> {
@@ -297,6 +300,7 @@ impl<'a> Prepared<'a> {
             child: match plan.child {
                 Become::Program(image) => PreparedChild::Program(PreparedImage::new(image)),
                 Become::Stage(stages) => PreparedChild::Stage(stages),
+                Become::Spare(stages) => PreparedChild::Spare(stages),
             },
             terminal: matches!(plan.stdio, Stdio::Terminal(_)),
             output: matches!(plan.stdio, Stdio::Output(_)),
@@ -357,6 +361,7 @@ unsafe fn child(prepared: &Prepared<'_>) -> ! {
             }
             // Closes the status pipe, as exec would.
             PreparedChild::Stage(stages) => stages.enter(),
+            PreparedChild::Spare(stages) => stages.make_spare(),
         }
     }
 }

@@ -14,7 +14,7 @@
 //! | `keeper`, `requests` | state and decisions; what the daemon asks for |
 //! | `sessions`, `outbox` | what is held; what waits to be told |
 //! | `spawn`, `launch`, `fds` | PTY and buffers; clone, set-up, exec; the low fd slots |
-//! | `staging` | sandboxed sessions on their way |
+//! | `staging`, `spare` | sandboxed sessions on their way; namespaces made in advance |
 //! | `workers` | programs of plugins: on pipes, and gone with the daemon |
 //! | `daemon` | start, death, back-off, and what happens when the keeper dies |
 //! | `replace`, `handover` | exec in place; the state that goes with it |
@@ -41,6 +41,7 @@ mod requests;
 mod run;
 mod sessions;
 mod signals;
+mod spare;
 mod spawn;
 pub mod spec;
 mod staging;

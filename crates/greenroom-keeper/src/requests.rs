@@ -180,7 +180,8 @@ impl Keeper {
                 return Err(fault(SpawnStep::Id, libc::EAGAIN));
             }
             let buffers = Buffers::open(spec.ring_bytes)?;
-            let staging = Staging::start(plan, buffers, cgroup, &self.starter())?;
+            let spare = self.spare.take();
+            let staging = Staging::start(plan, buffers, cgroup, spare, &self.starter())?;
             self.sessions.insert_staging(id, staging);
             return Ok(());
         }

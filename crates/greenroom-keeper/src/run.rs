@@ -27,6 +27,7 @@ use crate::outbox::{Flush, Outbox};
 use crate::replace::CHECKED;
 use crate::sessions::{Phase, Session, Sessions};
 use crate::signals::Signals;
+use crate::spare::Spare;
 use crate::workers::Workers;
 
 /// Nothing tells when fds in flight have been received; this is how soon the keeper looks again.
@@ -103,6 +104,7 @@ fn begin(options: KeeperOptions, ready_fd: &mut Option<OwnedFd>) -> Result<Keepe
         signals,
         slots,
         stages: Stages::prepare(),
+        spare: Spare::default(),
         lock,
         listener,
         ready_fd: ready_fd.take(),
@@ -162,6 +164,7 @@ fn take_over(fd: RawFd) -> Result<Keeper, StartError> {
         signals,
         slots,
         stages: Stages::prepare(),
+        spare: Spare::default(),
         lock: fds::adopt(handover.lock_fd).map_err(setting_up("lock"))?,
         listener: fds::adopt(handover.listener_fd).map_err(setting_up("socket"))?,
         ready_fd: adopt(handover.ready_fd),

@@ -190,6 +190,11 @@ impl Sessions {
         Settled::Spawned { pid: session.pid }
     }
 
+    /// Its program is not the process that was started: it runs in a pid namespace.
+    pub(crate) fn is_inside(&self, id: SessionId) -> bool {
+        self.held.get(&id).is_some_and(|session| session.inner.is_some())
+    }
+
     pub(crate) fn by_pid(&self, pid: i32) -> Option<SessionId> {
         self.by_pid.get(&pid).copied()
     }

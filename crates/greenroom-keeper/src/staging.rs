@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use greenroom_sandbox::control::{Report, STDIO_WORD};
+use greenroom_sandbox::control::{Report, SPARE_WORD, STDIO_WORD};
 use greenroom_sandbox::stage::Stages;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::process::Rlimit;
@@ -71,9 +71,12 @@ impl Staging {
         plan: BorrowedFd<'_>,
         buffers: Buffers,
         cgroup: Option<BorrowedFd<'_>>,
+        spare: Option<OwnedFd>,
         starter: &Starter<'_>,
     ) -> Result<Staging, Fault> {
-        Staging::launch(plan, Some(buffers), None, cgroup, starter)
+        let given = spare.as_ref().map(|spare| (SPARE_WORD, [spare.as_fd()]));
+        let given = given.as_ref().map(|(word, fds)| (word, &fds[..]));
+        Staging::launch(plan, Some(buffers), given, cgroup, starter)
     }
 
     /// A worker's stage.
@@ -82,13 +85,13 @@ impl Staging {
         stdio: [BorrowedFd<'_>; 3],
         starter: &Starter<'_>,
     ) -> Result<Staging, Fault> {
-        Staging::launch(plan, None, Some(stdio), None, starter)
+        Staging::launch(plan, None, Some((&STDIO_WORD, &stdio)), None, starter)
     }
 
     fn launch(
         plan: BorrowedFd<'_>,
         buffers: Option<Buffers>,
-        stdio: Option<[BorrowedFd<'_>; 3]>,
+        given: Option<(&[u8; 1], &[BorrowedFd<'_>])>,
         cgroup: Option<BorrowedFd<'_>>,
         starter: &Starter<'_>,
     ) -> Result<Staging, Fault> {
@@ -101,10 +104,10 @@ impl Staging {
         .map_err(std::io::Error::from)
         .map_err(Fault::at(SpawnStep::Buffers))?;
         let control = Endpoint::new(control);
-        if let Some(stdio) = stdio {
+        if let Some((word, fds)) = given {
             // Waits in the socket until the stage reads it, or is closed with it.
             control
-                .send(&STDIO_WORD, &stdio, SendFlags::DONTWAIT)
+                .send(word, fds, SendFlags::DONTWAIT)
                 .map_err(std::io::Error::from)
                 .map_err(Fault::at(SpawnStep::Descriptors))?;
         }

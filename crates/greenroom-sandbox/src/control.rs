@@ -2,8 +2,8 @@
 //!
 //! Out of the stage: at most one [`Report::Ready`] with the fds it made inside, at most one [`Report::Fault`], then the end.
 //! Ready and then the end without a fault: the program runs. The end without a word: the stage was killed. Into
-//! the stage, for a program on pipes: [`STDIO_WORD`] with its three fds, before it is started. Absent on purpose: any other
-//! message to the stage; its plan is all it hears.
+//! the stage, before it is started: for a program on pipes [`STDIO_WORD`] with its three fds, and [`SPARE_WORD`] if there is
+//! one. Absent on purpose: any other message to the stage; its plan is all it hears.
 
 use std::fmt;
 
@@ -12,6 +12,8 @@ use crate::wire::{Reader, WireError, Writer};
 
 /// Comes with what is to be stdin, stdout and stderr.
 pub const STDIO_WORD: [u8; 1] = [b'S'];
+/// Comes with the end of a socket in which namespaces wait that were made in advance (`Stages::make_spare`).
+pub const SPARE_WORD: [u8; 1] = [b'N'];
 /// Longest explanation; paths fit.
 const MAX_WORDS: usize = 6 * 1024;
 

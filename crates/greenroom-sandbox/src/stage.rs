@@ -19,6 +19,7 @@ pub(crate) mod namespaces;
 mod paths;
 mod plate;
 pub(crate) mod privileges;
+pub(crate) mod spare;
 pub(crate) mod sys;
 pub(crate) mod terminal;
 mod watch;
@@ -37,7 +38,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags};
 
-use crate::control::{Fault, Report};
+use crate::control::{Fault, Report, SPARE_WORD};
 use crate::layer::Layer;
 use crate::plan::{Payload, Steps, unseal};
 use crate::policy::Level;
@@ -95,6 +96,17 @@ impl Stages {
         give_up(&control, fault)
     }
 
+    /// As [`Stages::enter`], for a process with nothing but a socket as [`PLAN_FD`]: leaves namespaces there, and ends.
+    pub fn make_spare(&self) -> ! {
+        sys::block_signals(true);
+        let closed = sys::close_from(PLAN_FD as u32 + 1, false);
+        let made = closed.and_then(|()| sys::own(PLAN_FD)).map(|socket| {
+            // Whoever finds nothing there makes its own.
+            self.hide().and_then(|()| spare::make(socket.as_fd())).is_ok()
+        });
+        sys::exit(if made == Ok(true) { 0 } else { EXIT_NOT_STARTED })
+    }
+
     fn hide(&self) -> Result<(), Fault> {
         let plate = self.plate.as_ref().ok_or(Errno::NOENT);
         plate
@@ -123,27 +135,51 @@ fn null() -> Result<[OwnedFd; 3], Errno> {
     Ok([open()?, open()?, open()?])
 }
 
-/// The fds of a program on pipes, which were sent before this process was started.
-fn given(control: BorrowedFd<'_>) -> Result<[OwnedFd; 3], Errno> {
-    let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut word = [0; 1];
-    let mut parts = [IoSliceMut::new(&mut word)];
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    rustix::net::recvmsg(control, &mut parts, &mut ancillary, flags)?;
-    let fds = ancillary.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    let fds: Vec<OwnedFd> = fds.flatten().collect();
-    fds.try_into().map_err(|_| Errno::BADF)
+/// What was sent before this process was started.
+#[derive(Default)]
+struct Given {
+    stdio: Option<[OwnedFd; 3]>,
+    spare: Option<OwnedFd>,
+}
+
+impl Given {
+    fn take(control: BorrowedFd<'_>) -> Result<Given, Errno> {
+        let mut given = Given::default();
+        loop {
+            let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let mut word = [0; 1];
+            let mut parts = [IoSliceMut::new(&mut word)];
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            match rustix::net::recvmsg(control, &mut parts, &mut ancillary, flags) {
+                Err(Errno::AGAIN) => return Ok(given),
+                Ok(got) if got.bytes == 0 => return Ok(given),
+                got => got?,
+            };
+            let fds = ancillary.drain().filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+                _ => None,
+            });
+            let mut fds: Vec<OwnedFd> = fds.flatten().collect();
+            match word {
+                SPARE_WORD => given.spare = fds.pop(),
+                _ => given.stdio = Some(fds.try_into().map_err(|_| Errno::BADF)?),
+            }
+        }
+    }
 }
 
 fn perform(plan: OwnedFd, control: &OwnedFd) -> Result<Never, Fault> {
     let (steps, payload) = unseal(plan.as_fd())
         .map_err(|error| Fault::new(Layer::Plan, format!("read it ({error})"), libc::EINVAL))?;
     drop(plan);
-    let stdio = if steps.pipes { given(control.as_fd()) } else { null() };
+    let given =
+        Given::take(control.as_fd()).failing(Layer::Descriptors, || "take what was sent".into())?;
+    let stdio = match given.stdio.filter(|_| steps.pipes) {
+        Some(stdio) => Ok(stdio),
+        None if steps.pipes => Err(Errno::BADF),
+        None => null(),
+    };
     let placed = stdio.and_then(|[stdin, stdout, stderr]| {
         rustix::stdio::dup2_stdin(&stdin)?;
         rustix::stdio::dup2_stdout(&stdout)?;
@@ -157,7 +193,7 @@ fn perform(plan: OwnedFd, control: &OwnedFd) -> Result<Never, Fault> {
         paths::make(make)?;
     }
     match steps.level {
-        Level::Full => full(&steps, &image, control),
+        Level::Full => full(&steps, &image, control, given.spare),
         Level::Reduced if !steps.pipes => reduced(&steps, &image, control),
         Level::Reduced | Level::Bare => watched(&steps, &image, control),
     }
@@ -179,8 +215,14 @@ fn poll_now(fd: BorrowedFd<'_>, flags: rustix::event::PollFlags) -> Result<usize
     rustix::event::poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))
 }
 
-fn full(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault> {
-    let listener = namespaces::enter(steps.network)?;
+fn full(
+    steps: &Steps,
+    image: &Image,
+    control: &OwnedFd,
+    spare: Option<OwnedFd>,
+) -> Result<Never, Fault> {
+    let spare = spare.and_then(|socket| spare::take(socket.as_fd()));
+    let listener = namespaces::enter(steps.network, spare)?;
     if steps.pipes {
         // Only here: new credentials may forget it.
         die_with_starter(control, rustix::process::Signal::KILL)?;

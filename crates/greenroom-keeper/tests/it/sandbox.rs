@@ -90,7 +90,37 @@ fn it_runs_on_its_own_terminal_and_its_end_is_told() {
     daemon.link.release(SessionId(1)).unwrap();
     drop(fds);
     assert_eq!(daemon.list(), []);
-    assert!(host.fd_count() <= fds_before, "fds leak");
+    // One waits with namespaces for the next.
+    assert!(host.fd_count() <= fds_before + 1, "fds leak");
+}
+
+/// Whether namespaces were waiting for it or not, a session has its own: a user namespace with this user in it, and a network
+/// with a loopback that nobody shares.
+#[test]
+fn namespaces_made_in_advance_are_used_once() {
+    let (host, daemon) = Host::start();
+    let cage = Cage::new();
+    let script = "cat /proc/self/uid_map /proc/self/setgroups; cat /proc/net/dev /proc/net/tcp; echo up; exec cat";
+    let mut seen = std::collections::BTreeSet::new();
+    let uid = rustix::process::geteuid().as_raw();
+    for id in 1..=6 {
+        let (pid, fds) = spawn(&daemon, id, &cage.sh(script));
+        let text = read_until(&fds.master, "up");
+        let map = text.lines().next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(map, format!("{uid} {uid} 1"), "{text}");
+        assert!(text.contains("deny") && text.contains("lo:") && !text.contains("eth"), "{text}");
+        for name in ["user", "net", "mnt", "pid", "ipc", "uts"] {
+            let link = if name == "pid" { "pid_for_children" } else { name };
+            let link = std::fs::read_link(format!("/proc/{pid}/ns/{link}")).unwrap();
+            assert!(seen.insert((name, link)), "session {id} shares its {name} namespace");
+        }
+        // Every other one finds namespaces that wait: whoever makes them is gone.
+        if id % 2 == 0 {
+            let others = |host: &Host| host.children().len() > 1 + id as usize;
+            while others(&host) {}
+        }
+    }
+    assert_eq!(seen.len(), 6 * 6);
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn outcome(result: &Result<(), Fault>) -> Outcome {
 }
 
 fn namespaced(network: NetworkStep) -> Result<(), Fault> {
-    namespaces::enter(network)?;
+    namespaces::enter(network, None)?;
     // The first process of the new pid namespace does the rest, as in a stage.
     in_child(|| {
         let place = |at: &str, what| Mount { at: PathBuf::from(at), what, optional: true };

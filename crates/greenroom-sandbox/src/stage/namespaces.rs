@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use super::spare::Spare;
 use super::{Failing, sys};
 use crate::control::Fault;
 use crate::layer::Layer;
@@ -16,8 +17,18 @@ use crate::plan::{NetworkStep, PROXY_PORT};
 /// Connections that wait for the daemon, e.g. while it restarts.
 const BACKLOG: i32 = 128;
 
-pub(crate) fn enter(network: NetworkStep) -> Result<Option<OwnedFd>, Fault> {
-    user()?;
+pub(crate) fn enter(network: NetworkStep, spare: Option<Spare>) -> Result<Option<OwnedFd>, Fault> {
+    let own = match network {
+        NetworkStep::Host => false,
+        NetworkStep::Own { .. } => true,
+    };
+    let entered = match spare.filter(|_| own) {
+        Some(spare) => spare.enter()?,
+        None => false,
+    };
+    if !entered {
+        user()?;
+    }
     for (layer, flags) in [
         (Layer::MountNamespace, libc::CLONE_NEWNS),
         (Layer::IpcNamespace, libc::CLONE_NEWIPC | libc::CLONE_NEWUTS),
@@ -25,13 +36,16 @@ pub(crate) fn enter(network: NetworkStep) -> Result<Option<OwnedFd>, Fault> {
     ] {
         sys::unshare(flags).failing(layer, || "make one".into())?;
     }
+    if own && !entered {
+        self::network()?;
+    }
     match network {
-        NetworkStep::Host => Ok(None),
-        NetworkStep::Own { listener } => own_network(listener),
+        NetworkStep::Own { listener: true } => listen().map(Some),
+        NetworkStep::Own { listener: false } | NetworkStep::Host => Ok(None),
     }
 }
 
-fn user() -> Result<(), Fault> {
+pub(super) fn user() -> Result<(), Fault> {
     let layer = Layer::UserNamespace;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     sys::unshare(libc::CLONE_NEWUSER).failing(layer, || "make one".into())?;
@@ -48,23 +62,24 @@ fn user() -> Result<(), Fault> {
     write("gid_map", format!("{gid} {gid} 1"))
 }
 
-fn own_network(listener: bool) -> Result<Option<OwnedFd>, Fault> {
-    let layer = Layer::Loopback;
+/// One with a loopback and nothing else.
+pub(super) fn network() -> Result<(), Fault> {
     sys::unshare(libc::CLONE_NEWNET).failing(Layer::NetworkNamespace, || "make one".into())?;
-    let flags = SocketFlags::CLOEXEC;
-    let socket = |kind| {
-        rustix::net::socket_with(AddressFamily::INET, kind, flags, None)
-            .failing(layer, || "make a socket".into())
-    };
-    sys::loopback_up(socket(SocketType::DGRAM)?.as_fd()).failing(layer, || "bring lo up".into())?;
-    if !listener {
-        return Ok(None);
-    }
-    // Made here and accepted from by the daemon outside: no bridge, and no path a program could reach.
+    let socket = socket(SocketType::DGRAM)?;
+    sys::loopback_up(socket.as_fd()).failing(Layer::Loopback, || "bring lo up".into())
+}
+
+fn socket(kind: SocketType) -> Result<OwnedFd, Fault> {
+    rustix::net::socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)
+        .failing(Layer::Loopback, || "make a socket".into())
+}
+
+/// Made here and accepted from by the daemon outside: no bridge, and no path a program could reach.
+fn listen() -> Result<OwnedFd, Fault> {
     let door = socket(SocketType::STREAM)?;
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PROXY_PORT);
     rustix::net::bind(&door, &address)
         .and_then(|()| rustix::net::listen(&door, BACKLOG))
-        .failing(layer, || format!("listen on {address}"))?;
-    Ok(Some(door))
+        .failing(Layer::Loopback, || format!("listen on {address}"))?;
+    Ok(door)
 }
