@@ -73,19 +73,25 @@ pub fn at_home(text: &str, home: &Path) -> PathBuf {
 /// Directories without symbolic links. Most of what is hidden lies in a few, and every session's start waits for this.
 #[derive(Default)]
 struct Parents {
-    real: HashMap<PathBuf, Option<PathBuf>>,
+    /// With whether it is there.
+    real: HashMap<PathBuf, Option<(PathBuf, bool)>>,
 }
 
 impl Parents {
     /// What a link leads to. One that leads nowhere is hidden itself: tomorrow it may.
     fn resolve(&mut self, path: &Path) -> Option<PathBuf> {
         let (parent, name) = (path.parent()?, path.file_name()?);
-        let known = self.real.entry(parent.to_owned()).or_insert_with(|| as_made(parent).ok());
-        let place = known.as_ref()?.join(name);
-        match place.symlink_metadata() {
-            Ok(meta) if meta.is_symlink() => place.canonicalize().ok().or(Some(place)),
-            _ => Some(place),
+        let known = self.real.entry(parent.to_owned()).or_insert_with(|| {
+            let real = as_made(parent).ok()?;
+            let there = real.symlink_metadata().is_ok();
+            Some((real, there))
+        });
+        let (parent, there) = known.as_ref()?;
+        let place = parent.join(name);
+        if *there && place.is_symlink() {
+            return place.canonicalize().ok().or(Some(place));
         }
+        Some(place)
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) fn arrange(policy: &Policy, git: &git::Places) -> Result<Places, Refu
         places.set(path, Place::Writable, false);
     }
     for path in visible(policy, git) {
-        if !places.mounts.iter().any(|it| it.at == path) {
+        if !places.mounts.iter().any(|it| is(&it.at, &path)) {
             places.set(path, Place::ReadOnly, true);
         }
     }
@@ -113,7 +113,12 @@ fn hidden<'a>(
     (by_name, masked)
 }
 
-/// `path` is `dir` or in it. Both are absolute and plain, so bytes tell; `Path` would take them apart each time.
+/// Paths here are absolute and plain, so bytes tell; `Path` would take them apart each time.
+fn is(path: &Path, other: &Path) -> bool {
+    path.as_os_str() == other.as_os_str()
+}
+
+/// `path` is `dir` or in it.
 fn is_below(path: &Path, dir: &Path) -> bool {
     let (path, dir) = (path.as_os_str().as_bytes(), dir.as_os_str().as_bytes());
     let rest = path.strip_prefix(dir.strip_suffix(b"/").unwrap_or(dir));
@@ -134,13 +139,13 @@ fn order(what: &Place) -> u8 {
 impl Places {
     fn set(&mut self, at: impl Into<PathBuf>, what: Place, optional: bool) {
         let at = at.into();
-        self.mounts.retain(|it| it.at != at);
+        self.mounts.retain(|it| !is(&it.at, &at));
         self.mounts.push(Mount { at, what, optional });
     }
 
     /// The nearest mount that decides what is at `path`, itself not counted.
     fn around(&self, path: &Path) -> Option<&Mount> {
-        let above = self.mounts.iter().filter(|it| it.at != path && is_below(path, &it.at));
+        let above = self.mounts.iter().filter(|it| is_below(path, &it.at) && !is(&it.at, path));
         above.max_by_key(|it| depth(&it.at))
     }
 
@@ -170,14 +175,14 @@ impl Places {
             is_below(path, &it.at)
                 && matches!(it.what, Place::Writable | Place::Masked | Place::Replaced { .. })
         };
-        let nearest = self.mounts.iter().filter(covers).filter(|it| it.at != path);
+        let nearest = self.mounts.iter().filter(covers).filter(|it| !is(&it.at, path));
         let nearest = nearest.max_by_key(|it| depth(&it.at))?;
         (nearest.what == Place::Writable).then(|| nearest.at.clone())
     }
 
     fn pin(&mut self, path: &Path, optional: bool) {
         let writable_itself =
-            self.mounts.iter().any(|it| it.at == path && it.what == Place::Writable);
+            self.mounts.iter().any(|it| is(&it.at, path) && it.what == Place::Writable);
         if self.writable_root(path).is_some() || writable_itself {
             self.pin_parents(path);
             self.set(path, Place::ReadOnly, optional);
@@ -191,7 +196,7 @@ impl Places {
         };
         let between = path.ancestors().skip(1).take_while(|it| **it != *root);
         for parent in between.map(Path::to_owned).collect::<Vec<_>>() {
-            if !self.mounts.iter().any(|it| it.at == parent) {
+            if !self.mounts.iter().any(|it| is(&it.at, &parent)) {
                 // Above a path that may be missing there may be nothing either.
                 self.mounts.push(Mount { at: parent, what: Place::Pinned, optional: true });
             }
