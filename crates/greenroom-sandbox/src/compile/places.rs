@@ -149,22 +149,36 @@ impl Places {
         above.max_by_key(|it| depth(&it.at))
     }
 
-    /// Writable inside writable, and visible where nothing is hidden, are mounts for nothing.
+    /// Whether `path` is in something that is replaced as a whole: nothing of it is seen anyway.
+    fn is_replaced(&self, path: &Path) -> bool {
+        let lists = |it: &&Mount| matches!(it.what, Place::Without { .. });
+        let above = self.mounts.iter().filter(|it| is_below(path, &it.at) && !lists(it));
+        let nearest = above.max_by_key(|it| depth(&it.at));
+        nearest.is_some_and(|it| matches!(it.what, Place::Masked | Place::Replaced { .. }))
+    }
+
+    /// Writable inside writable, visible where nothing is hidden, and names where nothing is seen, are mounts for nothing.
     fn drop_needless(&mut self) {
-        let needless = |mount: &Mount| {
-            let around = self.around(&mount.at);
-            let entry = around.and_then(|it| entry(&it.at, &mount.at)).unwrap_or_default();
-            match mount.what {
-                Place::Writable => around.is_some_and(|it| it.what == Place::Writable),
-                Place::ReadOnly => match around.map(|it| &it.what) {
-                    Some(Place::Masked | Place::Replaced { .. }) => false,
-                    Some(Place::Without { names }) => !names.contains(&entry),
-                    _ => true,
-                },
+        self.drop_if(|places, mount| {
+            matches!(mount.what, Place::Without { .. }) && places.is_replaced(&mount.at)
+        });
+        self.drop_if(|places, mount| {
+            let around = places.around(&mount.at);
+            match (&mount.what, around.map(|it| &it.what)) {
+                (Place::Writable, around) => around == Some(&Place::Writable),
+                (Place::ReadOnly, Some(Place::Masked | Place::Replaced { .. })) => false,
+                (Place::ReadOnly, Some(Place::Without { names })) => {
+                    let entry = around.and_then(|it| entry(&it.at, &mount.at));
+                    !names.contains(&entry.unwrap_or_default())
+                }
+                (Place::ReadOnly, _) => true,
                 _ => false,
             }
-        };
-        let needless: Vec<bool> = self.mounts.iter().map(needless).collect();
+        });
+    }
+
+    fn drop_if(&mut self, needless: impl Fn(&Places, &Mount) -> bool) {
+        let needless: Vec<bool> = self.mounts.iter().map(|it| needless(self, it)).collect();
         let mut needless = needless.into_iter();
         self.mounts.retain(|_| !needless.next().unwrap_or(false));
     }

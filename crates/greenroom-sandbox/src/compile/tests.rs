@@ -95,6 +95,17 @@ fn below_home_names_are_hidden() {
     ");
 }
 
+/// `/tmp` is the session's own: what is hidden in a home there is not seen, and neither is the rest of it.
+#[test]
+fn a_home_below_what_is_replaced_stays_unseen() {
+    let (home, hidden) = (Some("/tmp/h".into()), vec!["/tmp/h/.ssh".into(), "/tmp/h/.c/gh".into()]);
+    let visible = vec!["/tmp/h/.c/ok".into()];
+    let policy = Policy { home, hidden, visible, ..Policy::new(Level::Full, "/tmp/h/p", "/s/tmp") };
+    let mounts = mounts(&policy);
+    assert!(!mounts.contains("without") && mounts.contains("write /tmp/h/p"), "{mounts}");
+    assert!(mounts.contains("fixed /tmp/h/.c/ok?"), "{mounts}");
+}
+
 /// Services and containers have such a home.
 #[test]
 fn a_home_that_is_the_root_is_not_replaced() {
