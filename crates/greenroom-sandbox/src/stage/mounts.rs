@@ -108,8 +108,11 @@ fn collect(mount: &Mount, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
                 Err(Errno::NOENT) if mount.optional => return Ok(()),
                 dir => dir.failing(Layer::Paths, || format!("open {}", at.display()))?,
             };
-            let what = What::Without { dir, names: names.clone() };
-            pieces.push(Piece { at: at.clone(), what });
+            let failing = || format!("look at {}", at.display());
+            if paths::kind(dir.as_fd()).failing(Layer::Paths, failing)? == FileType::Directory {
+                let what = What::Without { dir, names: names.clone() };
+                pieces.push(Piece { at: at.clone(), what });
+            }
             return Ok(());
         }
         Place::Writable => (paths::open_real(at), NOSUID | NODEV),
@@ -260,7 +263,13 @@ fn place(
                 mask(at, scratch, number).inspect(|_| guards.masked(at.clone()))
             }
         };
-        open_masks.extend(placed.failing(Layer::Mounts, || format!("place {}", at.display()))?);
+        let many = if placed.as_ref().is_err_and(|errno| *errno == Errno::TOOBIG) {
+            format!(", which has more than {MAX_LISTED} entries")
+        } else {
+            String::new()
+        };
+        let failing = || format!("place {}{many}", at.display());
+        open_masks.extend(placed.failing(Layer::Mounts, failing)?);
     }
     Ok(open_masks)
 }
@@ -285,7 +294,12 @@ fn listed(
     let tree = mount.as_ref().unwrap_or(&place);
     // Names are looked up in the directory below the one that covers it now. Nobody but its user can write there.
     rustix::process::fchdir(dir)?;
-    for (name, kind) in paths::kinds(dir.as_fd(), MAX_LISTED)? {
+    let entries = match paths::kinds(dir.as_fd(), MAX_LISTED) {
+        // The session could not list it either.
+        Err(Errno::ACCESS) => Vec::new(),
+        entries => entries?,
+    };
+    for (name, kind) in entries {
         if skip(&name) {
             continue;
         }

@@ -5,6 +5,7 @@
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 
 use greenroom_sandbox::policy::{GitRules, Level, Policy, Protected};
 
@@ -85,6 +86,35 @@ fn hidden_names_stay_hidden_whoever_makes_them() {
             assert!(!said.contains("secret") && !said.contains("SEEN"), "{level:?}: {said}");
         }
     }
+}
+
+/// Files where directories are expected, links that lead nowhere, directories that cannot be read, sockets.
+#[test]
+fn a_home_may_be_untidy() {
+    for user in User::all() {
+        let world = World::new(user);
+        world.make("home/.cargo", "a file");
+        world.make("home/.config/x", "x");
+        let config = world.path("home/.config");
+        std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o000)).unwrap();
+        std::os::unix::fs::symlink("/nowhere", world.path("home/dangling")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(world.path("home/socket")).unwrap();
+        let script = "cat ~/.cargo; echo; echo $(ls -A ~); readlink ~/dangling";
+        let outcome = world.run(&hiding(&world, Level::Full), &["sh", "-c", script]);
+        assert_eq!(outcome.ok(), "a file\n.bashrc .cargo .config dangling\n/nowhere");
+        std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+}
+
+#[test]
+fn a_home_with_too_many_entries_is_refused_by_name() {
+    let world = World::new(User::Ordinary);
+    for number in 0..4097 {
+        std::fs::create_dir(world.path(&format!("home/{number}"))).unwrap();
+    }
+    let outcome = world.run(&hiding(&world, Level::Full), &["true"]);
+    let fault = outcome.fault.unwrap().to_string();
+    assert!(fault.contains("home, which has more than 4096 entries"), "{fault}");
 }
 
 /// The rest of a home is there: directories as they are at any time, files at least as they were.
