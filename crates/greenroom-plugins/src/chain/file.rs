@@ -306,6 +306,8 @@ pub(super) fn write(dir: &Path, file: &ChainFile) -> Result<Written, StateError>
         let fresh = path.with_extension("new");
         out = options().write(true).truncate(true).open(&fresh).map_err(refuse)?;
         out.write_all(&text).map_err(refuse)?;
+        // Before it takes the place of something that may be on the disk already.
+        out.sync_data().map_err(refuse)?;
         std::fs::rename(&fresh, &path).map_err(refuse)?;
         return Ok(Written { out, path, new: true });
     }
