@@ -5,8 +5,8 @@
 //! waits for nothing else, is told by the kernel whenever a mount ends, and puts it back.
 //!
 //! In: the pins that were placed. Out: the same pins, always; or the end of the session, where one cannot be put back. Not
-//! held: the moment in between (some ten microseconds), what is missing outside until it is there again, and a directory that
-//! is moved away outside: its mounts go with it, and nothing tells.
+//! held: the moment in between, some tenths of a millisecond, which a program that tries in a loop does not miss; what is missing
+//! outside until it is there again; and a directory that is moved away outside: its mounts go with it, and nothing tells.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -20,9 +20,10 @@ use super::mounts::{attach, clone};
 use super::paths;
 use super::sys::{self, NODEV, NOSUID, RDONLY, restrict_mount};
 
-/// How soon something that is missing is looked for again: nothing tells when it is made. Later and later, since what is gone
-/// for long (a branch that was packed) may never come back.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How soon something that is missing is looked for again. At once, because the kernel tells of the end of a mount in the middle
+/// of the renaming that ends it, when there is nothing yet that could be mounted on. Then later and later: nothing tells when it is
+/// made, and what is gone for long (a branch that was packed) may never come back.
+const LOOK_AGAIN: Duration = Duration::from_micros(10);
 const LOOK_AT_LAST: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
