@@ -304,8 +304,10 @@ fn listed(
             continue;
         }
         match entry(tree, &at.join(&name), &name, kind) {
-            // Gone meanwhile.
-            Ok(()) | Err(Errno::NOENT) => {}
+            Ok(()) => {}
+            // Gone meanwhile, or on a file system that does not answer: then it is not seen.
+            Err(Errno::NOENT | Errno::ACCESS | Errno::STALE | Errno::IO | Errno::NOTCONN) => {}
+            Err(Errno::NODEV | Errno::NXIO | Errno::TIMEDOUT | Errno::HOSTDOWN) => {}
             Err(errno) => return Err(errno),
         }
     }
