@@ -107,10 +107,9 @@ fn files(plan: &Plan, full: bool, rules: &mut Vec<Rule>) {
                 // Only on the way to something hidden.
                 Place::Without { names } if names.is_empty() => {}
                 Place::Without { names } => {
-                    let names: Vec<_> = names.iter().map(|name| name.display()).collect();
-                    let names =
-                        names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                    add("hidden", format!("in {}: {names}", mount.at.display()), "mounts");
+                    let names: Vec<_> = names.iter().map(|it| it.display().to_string()).collect();
+                    let rule = format!("in {}: {}", mount.at.display(), names.join(", "));
+                    add("hidden", rule, "mounts");
                 }
                 Place::Replaced { from } => {
                     add("write", format!("{at} (its own: {})", from.display()), writes);

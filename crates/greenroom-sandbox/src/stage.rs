@@ -4,7 +4,7 @@
 //! not a new image: starting ours takes longer than half of the fence. Out: reports on that socket
 //! (`control.rs`), and the program, which runs only if every step was carried out. At level full there are three processes:
 //! the *stage*, which the keeper started and which ends as the program ends; the *first* process of the session's pid
-//! namespace, which reaps; and the program. The first dies with the stage, and everything inside dies with the first. At level
+//! namespace, which reaps and keeps the pins; and the program. The first dies with the stage, and everything inside dies with the first. At level
 //! reduced the stage becomes the program itself, unless that is on pipes: then, and at level bare, the stage stays and watches
 //! over it (`watch.rs`).
 //!
@@ -146,27 +146,34 @@ impl Given {
     fn take(control: BorrowedFd<'_>) -> Result<Given, Errno> {
         let mut given = Given::default();
         loop {
-            let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(3))];
-            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-            let mut word = [0; 1];
-            let mut parts = [IoSliceMut::new(&mut word)];
-            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-            match rustix::net::recvmsg(control, &mut parts, &mut ancillary, flags) {
-                Err(Errno::AGAIN) => return Ok(given),
-                Ok(got) if got.bytes == 0 => return Ok(given),
-                got => got?,
-            };
-            let fds = ancillary.drain().filter_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-                _ => None,
-            });
-            let mut fds: Vec<OwnedFd> = fds.flatten().collect();
+            let Some((word, mut fds)) = receive_waiting(control)? else { return Ok(given) };
             match word {
                 SPARE_WORD => given.spare = fds.pop(),
                 _ => given.stdio = Some(fds.try_into().map_err(|_| Errno::BADF)?),
             }
         }
     }
+}
+
+type Word = ([u8; 1], Vec<OwnedFd>);
+
+/// The next word that waits in a socket, with its fds.
+fn receive_waiting(socket: BorrowedFd<'_>) -> Result<Option<Word>, Errno> {
+    let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut word = [0; 1];
+    let mut parts = [IoSliceMut::new(&mut word)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    match rustix::net::recvmsg(socket, &mut parts, &mut ancillary, flags) {
+        Err(Errno::AGAIN) => return Ok(None),
+        Ok(got) if got.bytes == 0 => return Ok(None),
+        got => got?,
+    };
+    let fds = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    Ok(Some((word, fds.flatten().collect())))
 }
 
 fn perform(plan: OwnedFd, control: &OwnedFd) -> Result<Never, Fault> {
@@ -444,14 +451,17 @@ fn own_pidfd() -> Result<OwnedFd, Errno> {
 }
 
 fn send(control: BorrowedFd<'_>, report: &Report, fds: &[BorrowedFd<'_>]) -> bool {
+    send_with(control, &report.encode(), fds)
+}
+
+fn send_with(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
     let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return false;
     }
-    let bytes = report.encode();
-    let parts = [IoSlice::new(&bytes)];
-    rustix::net::sendmsg(control, &parts, &mut ancillary, SendFlags::NOSIGNAL).is_ok()
+    let parts = [IoSlice::new(bytes)];
+    rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL).is_ok()
 }
 
 /// The program as the kernel wants it.

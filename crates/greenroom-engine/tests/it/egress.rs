@@ -161,17 +161,23 @@ impl LineFilter for Guard {
     }
 }
 
-const LINES: &str = "printf 'one\\nmask me\\ndrop me\\nswap me\\nleak\\nlast\\n'";
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_filter_decides_what_readers_see_and_a_restart_does_not_forget() {
-    let stage = Stage::new();
+/// A session that printed `LINES` under a guard that has answered for all of them, and where it ended.
+async fn answered(stage: &Stage) -> (SessionHandle, Arc<Guard>, Seq) {
     let session = stage.engine.create(secret(LINES)).await.unwrap();
     let guard = Arc::new(Guard::default());
     session.govern(Some(guard.clone())).unwrap();
     session.wait(exit()).await.unwrap();
     let end = session.change().seq;
     tokio::time::timeout(PATIENCE, session.answered_beyond(Seq(end.0 - 1))).await.unwrap();
+    (session, guard, end)
+}
+
+const LINES: &str = "printf 'one\\nmask me\\ndrop me\\nswap me\\nleak\\nlast\\n'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_decides_what_readers_see_and_a_restart_does_not_forget() {
+    let stage = Stage::new();
+    let (session, _, end) = answered(&stage).await;
     let page = session.output(Seq(0), 1 << 20).await.unwrap();
     let expected = format!("one\n*******\nSWAPPED BY GUARD\n{} leak\nlast\n", "*".repeat(16));
     assert_eq!(plain(page.bytes.get()), expected);
@@ -241,12 +247,7 @@ async fn a_filter_that_does_not_answer_holds_up_readers_and_nobody_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_filter_hid_stays_hidden_when_it_is_turned_off() {
     let stage = Stage::new();
-    let session = stage.engine.create(secret(LINES)).await.unwrap();
-    let guard = Arc::new(Guard::default());
-    session.govern(Some(guard.clone())).unwrap();
-    session.wait(exit()).await.unwrap();
-    let end = session.change().seq;
-    tokio::time::timeout(PATIENCE, session.answered_beyond(Seq(end.0 - 1))).await.unwrap();
+    let (session, guard, _) = answered(&stage).await;
     guard.off.store(true, Ordering::SeqCst);
     let seen = seen_now(&session).await;
     assert!(!seen.contains("mask me") && !seen.contains("drop me"), "{seen}");

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-use super::mounts::{attach, clone};
+use super::mounts::{Scratch, attach, clone};
 use super::paths;
 use super::sys::{self, NODEV, NOSUID, RDONLY, restrict_mount};
 
@@ -29,8 +29,7 @@ const LOOK_AT_LAST: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Guards {
     pins: Vec<Pin>,
-    /// Of the tmpfs with the empty directory and the empty file.
-    masks: Option<OwnedFd>,
+    masks: Option<Scratch>,
 }
 
 #[derive(Debug)]
@@ -94,8 +93,8 @@ impl Guards {
         }
     }
 
-    pub(super) fn with_masks(&mut self, root: OwnedFd) {
-        self.masks = Some(root);
+    pub(super) fn with_masks(&mut self, masks: Scratch) {
+        self.masks = Some(masks);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -108,12 +107,12 @@ impl Guards {
         // To the lowest numbers, so that one call closes the rest.
         rustix::stdio::dup2_stdin(&tell)?;
         if let Some(masks) = &masks {
-            rustix::stdio::dup2_stdout(masks)?;
+            rustix::stdio::dup2_stdout(&masks.root)?;
         }
         let kept = 1 + u32::from(masks.is_some());
         std::mem::forget((tell, masks));
         sys::close_from(kept, false)?;
-        let masks = if kept > 1 { Some(sys::own(1)?) } else { None };
+        let masks = if kept > 1 { Some(Scratch { root: sys::own(1)? }) } else { None };
         let guards = Guards { pins: self.pins, masks };
         let bell = Bell::new(guards.is_empty())?;
         Ok((sys::own(0)?, guards, bell))
@@ -144,9 +143,7 @@ impl Guards {
             Some(masks) if pin.masked => {
                 let directory =
                     FileType::from_raw_mode(about.stx_mode.into()) == FileType::Directory;
-                let part = if directory { "empty" } else { "file" };
-                let flags = OFlags::PATH | OFlags::CLOEXEC;
-                clone(rustix::fs::openat(masks, part, flags, Mode::empty())?.as_fd())?
+                masks.take_mask(directory)?
             }
             _ => clone(there.as_fd())?,
         };

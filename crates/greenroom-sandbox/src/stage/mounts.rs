@@ -77,7 +77,7 @@ pub(crate) fn build(mounts: &[Mount]) -> Result<Guards, Fault> {
     for mask in closed {
         restrict_one_mount(mask.as_fd(), RDONLY).failing(layer, || "close a mask".into())?;
     }
-    guards.with_masks(scratch.root);
+    guards.with_masks(scratch);
     Ok(guards)
 }
 
@@ -185,8 +185,9 @@ fn devices() -> Result<Vec<Piece>, Fault> {
 
 /// A small tmpfs that `/dev/shm` and all masks are parts of. It hangs below `/proc` until they are taken; the new `/proc`
 /// then covers the place.
-struct Scratch {
-    root: OwnedFd,
+#[derive(Debug)]
+pub(super) struct Scratch {
+    pub(super) root: OwnedFd,
 }
 
 impl Scratch {
@@ -218,6 +219,11 @@ impl Scratch {
         let part =
             rustix::fs::openat(&self.root, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         clone(part.as_fd())
+    }
+
+    /// What is seen instead of something that is masked.
+    pub(super) fn take_mask(&self, directory: bool) -> Result<OwnedFd, Errno> {
+        self.take(if directory { "empty" } else { "file" })
     }
 
     /// A directory of its own, in which places can be made until it is closed.
@@ -342,7 +348,7 @@ fn mask(at: &Path, scratch: &Scratch, number: Option<usize>) -> Result<Option<Ow
     let directory = paths::kind(target.as_fd())? == FileType::Directory;
     let tree = match number {
         Some(number) if directory => scratch.take_new(number)?,
-        _ => scratch.take(if directory { "empty" } else { "file" })?,
+        _ => scratch.take_mask(directory)?,
     };
     attach(tree.as_fd(), target.as_fd())?;
     if number.is_some() && directory {

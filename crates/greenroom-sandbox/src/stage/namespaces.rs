@@ -18,10 +18,7 @@ use crate::plan::{NetworkStep, PROXY_PORT};
 const BACKLOG: i32 = 128;
 
 pub(crate) fn enter(network: NetworkStep, spare: Option<Spare>) -> Result<Option<OwnedFd>, Fault> {
-    let own = match network {
-        NetworkStep::Host => false,
-        NetworkStep::Own { .. } => true,
-    };
+    let own = matches!(network, NetworkStep::Own { .. });
     let entered = match spare.filter(|_| own) {
         Some(spare) => spare.enter()?,
         None => false,

@@ -4,20 +4,14 @@
 //! Out, on that socket: both, as fds, for exactly one stage; they are gone when nobody has the socket any more. Absent on
 //! purpose: everything that grows old. Mounts and processes are a stage's own.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags,
-};
 use rustix::thread::LinkNameSpaceType;
 
-use super::{Failing, namespaces};
-use crate::control::Fault;
+use super::{Failing, namespaces, receive_waiting, send_with};
+use crate::control::{Fault, SPARE_WORD};
 use crate::layer::Layer;
 
 pub(crate) struct Spare {
@@ -29,31 +23,22 @@ pub(crate) struct Spare {
 pub(super) fn make(socket: BorrowedFd<'_>) -> Result<(), Fault> {
     namespaces::user()?;
     namespaces::network()?;
-    let left = || -> Result<(), Errno> {
-        let open = |path| rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        let (user, network) = (open("/proc/self/ns/user")?, open("/proc/self/ns/net")?);
-        let fds = [user.as_fd(), network.as_fd()];
-        let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-        let parts = [IoSlice::new(b"N")];
-        rustix::net::sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL).map(drop)
+    let failing = || "leave it for another".to_owned();
+    let open = |path| {
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .failing(Layer::NetworkNamespace, failing)
     };
-    left().failing(Layer::NetworkNamespace, || "leave it for another".into())
+    let (user, network) = (open("/proc/self/ns/user")?, open("/proc/self/ns/net")?);
+    match send_with(socket, &SPARE_WORD, &[user.as_fd(), network.as_fd()]) {
+        true => Ok(()),
+        false => Err(Errno::PIPE).failing(Layer::NetworkNamespace, failing),
+    }
 }
 
 /// What waits in the socket, if it is there already.
 pub(super) fn take(socket: BorrowedFd<'_>) -> Option<Spare> {
-    let mut space = [MaybeUninit::<u8>::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut word = [0; 1];
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut word)], &mut ancillary, flags).ok()?;
-    let fds = ancillary.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    let mut fds = fds.flatten();
+    let (_, fds) = receive_waiting(socket).ok()??;
+    let mut fds = fds.into_iter();
     Some(Spare { user: fds.next()?, network: fds.next()? })
 }
 
