@@ -25,6 +25,7 @@ help:
 	@echo 'make demo     build greenroom and watch a session survive kill -9 (no terminal needed)'
 	@echo 'make install  put greenroom into your cargo bin directory'
 	@echo 'make test     everything CI checks: format, lints, tests, boundaries, documents, licences'
+	@echo 'make soak     all tests with their long series: random lives, orders, kills, damage (an hour or two)'
 	@echo 'make bench    criterion parts, then greenroom beside tmux and the bare PTY'
 	@echo 'make fuzz     each fuzz target for $(FUZZ_SECONDS) s'
 	@echo 'make fmt      format the code'
@@ -79,6 +80,12 @@ supply-chain:
 	$(CARGO) deny --workspace check bans licenses sources
 	$(CARGO) run --locked --quiet -p xtask -- advisories
 	$(CARGO) machete
+
+# The long series of the tests in full, from a new seed each, which a failing test prints; property tests with more cases.
+.PHONY: soak
+soak: setup
+	$(CARGO) build --locked --workspace --bins
+	GREENROOM_SOAK= PROPTEST_CASES=2000 $(CARGO) nextest run --locked --workspace --profile soak $(SOAK_ARGS)
 
 .PHONY: bench
 bench: setup-programs release

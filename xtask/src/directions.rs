@@ -94,6 +94,7 @@ const ROOMS: &[Room] = &[
         "greenroom-bench",
         &["greenroom-client", "greenroom-engine", "greenroom-protocol", "greenroom-term"],
     ),
+    room("test-series", &[]),
     room("xtask", &["greenroom-protocol"]),
 ];
 

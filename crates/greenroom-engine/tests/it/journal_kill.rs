@@ -2,7 +2,7 @@
 //! random microsecond, again and again; this process holds the fds as the
 //! keeper does. At the end every byte must be there, once, in order.
 //!
-//! `GREENROOM_KILLS` sets the number of kills.
+//! A series: `make soak` kills more often.
 #![allow(unsafe_code, reason = "inherited fds have no owner but their number")]
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -17,6 +17,7 @@ use greenroom_engine::journal::{
     Budget, Flushed, Journal, Limits, Note, PumpEnd, ReplayFrom, RingFds, Spiller,
 };
 use rustix::event::{PollFd, PollFlags, poll};
+use test_series::{Series, series};
 
 use crate::journal_stage::{Stage, size, stream, verify};
 
@@ -124,10 +125,9 @@ fn flood(slave: OwnedFd, stop: Arc<AtomicBool>, written: Arc<AtomicU64>) {
     }
 }
 
-fn survive_kills(kills: u64, session_bytes: u64) {
+fn survive_kills(Series { cases: kills, seed }: Series, session_bytes: u64) {
     let stage = Stage::on_pty();
-    let seed = Instant::now().elapsed().as_nanos() as u64 ^ u64::from(std::process::id()) << 20 | 1;
-    let mut dice = Dice(seed);
+    let mut dice = Dice(seed | 1);
     let stop = Arc::new(AtomicBool::new(false));
     let written = Arc::new(AtomicU64::new(0));
     let flooder = {
@@ -167,16 +167,12 @@ fn survive_kills(kills: u64, session_bytes: u64) {
     assert!(tail.0 > 0 && in_flight > 0, "the kills met nothing in flight");
 }
 
-fn kills(default: u64) -> u64 {
-    std::env::var("GREENROOM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
-}
-
 #[test]
 fn sigkill_at_random_microseconds_loses_and_doubles_nothing() {
-    survive_kills(kills(150), u64::MAX);
+    survive_kills(series("kills of a journal", 100, 2000), u64::MAX);
 }
 
 #[test]
 fn sigkill_while_segments_roll_and_drop() {
-    survive_kills(kills(100), 512 * 1024);
+    survive_kills(series("kills of a rolling journal", 60, 1000), 512 * 1024);
 }

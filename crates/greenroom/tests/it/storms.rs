@@ -1,7 +1,6 @@
 //! The daemon is killed again and again, at any moment of any chain: while sessions are prepared, run, end and are cleaned
 //! up after, and while the next daemon finishes what was open. Afterwards nothing is left of what is gone, and all work
-//! is still there. `GREENROOM_TEST_BLOWS` asks for more of it, `GREENROOM_TEST_SEED` for the same again.
-#![expect(clippy::print_stderr, reason = "the seed of a failure must be known")]
+//! is still there. A series: `make soak` kills more often.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,8 +11,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{Home, eventually};
-
-const BLOWS: u64 = 12;
 
 /// What a session does, and leaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -262,14 +259,10 @@ fn below(home: &Path, dir: &str) -> Vec<String> {
 
 #[test]
 fn storm_of_kills_leaves_nothing_and_loses_nothing() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let blows: u64 = number("GREENROOM_TEST_BLOWS").unwrap_or(BLOWS);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let seed = number("GREENROOM_TEST_SEED").unwrap_or(u64::from(now.subsec_nanos()));
-    eprintln!("GREENROOM_TEST_SEED={seed} GREENROOM_TEST_BLOWS={blows}");
-    let mut storm = Storm::new(seed);
+    let series = test_series::series("kills of the daemon in chains", 12, 100);
+    let mut storm = Storm::new(series.seed);
     let before = storm.open_files();
-    for number in 1..=blows {
+    for number in 1..=series.cases {
         storm.round(number);
     }
     storm.settle();

@@ -13,9 +13,6 @@ use super::stage::{Stage, git};
 
 const INSIDE: &str = "GREENROOM_TEST_VICTIM";
 
-/// Rounds in the normal suite; each kills one.
-const ROUNDS: u32 = 25;
-
 /// The victim: makes and ends until it is killed.
 fn victim(dir: &str) -> ! {
     let mut stage = Stage::empty();
@@ -48,9 +45,9 @@ fn killed_anywhere() {
     stage.git(&["add", ".worktreeinclude"]);
     stage.git(&["commit", "-qm", "include"]);
     let worktrees = stage.worktrees();
-    let rounds = std::env::var("GREENROOM_CASES").ok().and_then(|text| text.parse().ok());
+    let series = test_series::series("kills of a host that makes worktrees", 20, 400);
     let mut interrupted = 0;
-    for round in 0..rounds.unwrap_or(ROUNDS) {
+    for round in 0..series.cases as u32 {
         kill_one(&stage, round);
         interrupted += u32::from(!worktrees.list().unwrap().is_empty());
         let cleaned = worktrees.clean(false).unwrap();

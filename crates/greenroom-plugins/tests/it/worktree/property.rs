@@ -4,7 +4,7 @@
 //! that refs and heads lead to, objects that logs and indexes lead to, files on disk. Whatever was there before must be there after, as strongly held; refs
 //! and checkouts that are not ours must be the same.
 //!
-//! `GREENROOM_CASES=5000` runs more of them.
+//! A series: `make soak` runs more of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 
 use greenroom_plugins::worktree::{Action, Ended, Share, WorktreeConfig, WorktreeError, Worktrees};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tempfile::TempDir;
 
 use super::stage::{Alive, Stage, fast_dir, files_below, git, git_command, try_git};
@@ -483,13 +483,11 @@ fn run(variant: u8, verbs: &[Verb]) -> Result<(), TestCaseError> {
     world.finish()
 }
 
-/// Cases of each of the two tests below in the normal suite; they run side by side.
-const CASES: u32 = 18;
-
-fn run_cases() {
-    let cases = std::env::var("GREENROOM_CASES").ok().and_then(|text| text.parse().ok());
+fn run_cases(part: u64) {
+    let series = test_series::series("lives of worktrees", 12, 3000);
     let config = Config {
-        cases: cases.unwrap_or(CASES),
+        cases: series.cases as u32,
+        rng_seed: RngSeed::Fixed(series.seed.wrapping_add(part)),
         max_shrink_iters: 300,
         failure_persistence: None,
         ..Config::default()
@@ -506,12 +504,12 @@ fn run_cases() {
 
 #[test]
 fn nothing_becomes_unreachable() {
-    run_cases();
+    run_cases(0);
 }
 
 #[test]
 fn nothing_becomes_unreachable_on_the_other_core() {
-    run_cases();
+    run_cases(1);
 }
 
 /// Dies at every step of making, and at every step of ending, one after the other, with work and without.

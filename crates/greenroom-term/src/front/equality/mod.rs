@@ -6,7 +6,7 @@
 //! that a keyframe plus the bytes after it gives the live screen. Mutants of the front, each without
 //! one rule, must be caught.
 //!
-//! `GREENROOM_EQUALITY_CASES` sets the number of cases; a failing case prints a small stream.
+//! A series: `make soak` runs more cases; a failing case prints a small stream.
 
 mod compare;
 mod stock;
@@ -21,6 +21,7 @@ use crate::size::Size;
 use compare::{Picture, differences};
 use stock::Stock;
 use stream::{Random, Stream};
+use test_series::Series;
 
 /// Each makes some hidden state visible.
 const PROBES: &[&[u8]] = &[
@@ -40,13 +41,6 @@ const PROBES: &[&[u8]] = &[
 
 /// A mutant that survives so many cases is not caught; most fall within a few hundred.
 const MUTANT_CASES: u64 = 6000;
-
-fn cases(default: u64) -> u64 {
-    match std::env::var("GREENROOM_EQUALITY_CASES") {
-        Ok(count) => count.parse().expect("GREENROOM_EQUALITY_CASES is a number"),
-        Err(_) => default,
-    }
-}
 
 /// Feeds the stream in the batches of `seed`.
 fn feed_cut(front: &mut Front, bytes: &[u8], seed: u64) {
@@ -92,8 +86,7 @@ fn disagreement(stream: &Stream, without: Option<Rule>) -> Option<String> {
 
 /// Runs cases until one fails; makes it small.
 fn first_failure(
-    cases: u64,
-    seed: u64,
+    Series { cases, seed }: Series,
     fails: impl Fn(&Stream) -> Option<String>,
 ) -> Option<String> {
     for case in 0..cases {
@@ -114,7 +107,8 @@ fn first_failure(
 
 #[test]
 fn the_front_equals_a_full_reading() {
-    let failure = first_failure(cases(1500), 1, |stream| disagreement(stream, None));
+    let series = test_series::series("the front and a full reading", 1500, 120_000);
+    let failure = first_failure(series, |stream| disagreement(stream, None));
     assert_eq!(failure, None, "{}", failure.clone().unwrap_or_default());
 }
 
@@ -123,7 +117,10 @@ fn every_mutant_is_caught() {
     let caught = |rule| {
         (0..MUTANT_CASES).any(|case| disagreement(&Stream::random(case), Some(rule)).is_some())
     };
-    let survivors: Vec<_> = Rule::ALL.iter().filter(|&&rule| !caught(rule)).collect();
+    let series = test_series::series("mutants of the front", 4, Rule::ALL.len() as u64);
+    let first = series.seed as usize % Rule::ALL.len();
+    let tried = Rule::ALL.iter().cycle().skip(first).take(series.cases as usize);
+    let survivors: Vec<_> = tried.filter(|&&rule| !caught(rule)).collect();
     assert!(survivors.is_empty(), "not caught: {survivors:?}");
 }
 
@@ -193,6 +190,7 @@ fn keyframe_differs(stream: &Stream) -> Option<String> {
 
 #[test]
 fn a_keyframe_and_the_tail_equal_the_live_screen() {
-    let failure = first_failure(cases(1500), 7_000_000, keyframe_differs);
+    let series = test_series::series("keyframes", 1500, 120_000);
+    let failure = first_failure(series, keyframe_differs);
     assert_eq!(failure, None, "{}", failure.clone().unwrap_or_default());
 }
