@@ -14,12 +14,16 @@ fn main() -> ExitCode {
     let text = |at: usize| args.get(at).and_then(|arg| arg.to_str()).unwrap_or_default();
     let number = |at: usize| text(at).parse::<i32>().unwrap_or(-1);
     match (text(1), text(2)) {
-        ("keeper", "--resume") => greenroom_keeper::resume(number(3)),
+        ("keeper", "--resume") => greenroom_keeper::resume(number(3), seat()),
         ("keeper", "--check") => greenroom_keeper::check(number(3)),
         ("keeper", _) => keeper(),
         ("daemon", _) => greenroom_daemon::run(DaemonOptions::default()),
         _ => ExitCode::from(2),
     }
+}
+
+fn seat() -> Option<greenroom_keeper::Seat> {
+    Some(Paths::from_env().ok()?.seat())
 }
 
 fn keeper() -> ExitCode {
@@ -35,8 +39,7 @@ fn keeper() -> ExitCode {
         return ExitCode::FAILURE;
     }
     greenroom_keeper::run(KeeperOptions {
-        socket: paths.socket(),
-        lock: paths.lock(),
+        seat: paths.seat(),
         log: paths.keeper_log(),
         daemon_log: paths.daemon_err(),
         daemon: vec!["/proc/self/exe".into(), "daemon".into()],

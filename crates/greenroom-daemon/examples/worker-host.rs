@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use greenroom_keeper::{KeeperOptions, inherited};
+use greenroom_keeper::{KeeperOptions, Seat, inherited};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 fn main() -> ExitCode {
@@ -26,8 +26,13 @@ fn main() -> ExitCode {
 
 fn keeper(dir: PathBuf) -> ExitCode {
     greenroom_keeper::run(KeeperOptions {
-        socket: dir.join("run/greenroom.sock"),
-        lock: dir.join("run/greenroom.lock"),
+        seat: Seat {
+            state: dir.clone(),
+            lock: dir.join("run/greenroom.lock"),
+            socket: dir.join("run/greenroom.sock"),
+            alias: None,
+            elders: Vec::new(),
+        },
         log: dir.join("logs/keeper.log"),
         daemon_log: dir.join("logs/daemon.err"),
         daemon: vec!["/proc/self/exe".into(), "daemon".into(), dir.into()],

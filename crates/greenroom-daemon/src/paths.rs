@@ -3,17 +3,27 @@
 //! In: the environment (`GREENROOM_HOME`, else the XDG variables and `HOME`). Out: [`Paths`], and
 //! directories that only their owner can enter. Every directory is made 0700, an existing one of
 //! ours that others may enter is closed, and one that belongs to somebody else is refused.
+//!
+//! The socket lies with the state: whoever finds the state finds its host, with or without a
+//! login. Links are followed first, so that two spellings of one directory are one path; a relative
+//! `GREENROOM_HOME` would be another home in every directory and is refused. What the host believes
+//! (settings, plugins, secrets) must be ours, or the system's, and nobody else's to change.
 //! Deliberately absent: `/tmp`, and any file's content.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 
+use greenroom_keeper::Seat;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// `sun_path` holds 108 bytes with the closing NUL; a longer path cannot be bound.
-const SOCKET_PATH_MAX: usize = 107;
+/// The owner of whatever has none in a user namespace: there, the system's files are its.
+const OVERFLOW_UID: u32 = 65534;
+
+const SOCKET: &str = "greenroom.sock";
+const LOCK: &str = "greenroom.lock";
 
 /// Everything of ours on disk. Cheap to clone, makes nothing until [`Paths::prepare`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,25 +32,30 @@ pub struct Paths {
     data: PathBuf,
     runtime: PathBuf,
     state: PathBuf,
+    /// Of the login, if there is one: a second way to the socket is there.
+    login: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum PathsError {
     #[error("cannot find a home: neither GREENROOM_HOME nor HOME is set")]
     NoHome,
-    #[error("cannot make {} absolute: {source}", path.display())]
-    Relative { path: PathBuf, source: io::Error },
     #[error(
-        "cannot listen on {}: the path has {} bytes, a socket's may have {SOCKET_PATH_MAX}",
-        path.display(), path.as_os_str().len()
+        "cannot use GREENROOM_HOME={}: a relative path would be another home, with another host, in every directory",
+        path.display()
     )]
-    SocketTooLong { path: PathBuf },
+    Relative { path: PathBuf },
     #[error("cannot create {}: {source}", path.display())]
     Create { path: PathBuf, source: io::Error },
     #[error("cannot use {}: {source}", path.display())]
     Open { path: PathBuf, source: io::Error },
     #[error("cannot use {}: it belongs to user {owner}, not to us", path.display())]
     Foreign { path: PathBuf, owner: u32 },
+    #[error(
+        "cannot use {}: others may write to it (mode {mode:o}), so what is in it may not be yours",
+        path.display()
+    )]
+    Writable { path: PathBuf, mode: u32 },
     #[error("cannot use {}: it is a symbolic link", path.display())]
     Symlink { path: PathBuf },
     #[error("cannot write into {}: {source}", path.display())]
@@ -50,16 +65,19 @@ pub enum PathsError {
 impl Paths {
     /// From this process's environment.
     pub fn from_env() -> Result<Paths, PathsError> {
-        Paths::resolve(&|name| std::env::var_os(name))
+        let paths = Paths::resolve(&|name| std::env::var_os(name))?;
+        paths.believed()?;
+        Ok(paths)
     }
 
     /// From any environment; an empty variable counts as unset.
     pub fn resolve(lookup: &dyn Fn(&str) -> Option<OsString>) -> Result<Paths, PathsError> {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(home) = set("GREENROOM_HOME") {
-            let home = std::path::absolute(&home)
-                .map_err(|source| PathsError::Relative { path: home, source })?;
-            return Paths::below(&home).checked();
+            if home.is_relative() {
+                return Err(PathsError::Relative { path: home });
+            }
+            return Ok(Paths::below(&settled(&home)));
         }
         // The XDG rules: a relative path in one of these variables is ignored.
         let base = |name: &str| set(name).filter(|path| path.is_absolute());
@@ -68,17 +86,17 @@ impl Paths {
         let place = |name: &str, below: &str| {
             base(name)
                 .or_else(|| fallback(below))
-                .map(|dir| dir.join("greenroom"))
+                .map(|dir| settled(&dir.join("greenroom")))
                 .ok_or(PathsError::NoHome)
         };
         let state = place("XDG_STATE_HOME", ".local/state")?;
-        let runtime = match base("XDG_RUNTIME_DIR") {
-            Some(dir) => dir.join("greenroom"),
-            None => state.join("run"),
-        };
-        let config = place("XDG_CONFIG_HOME", ".config")?;
-        let data = place("XDG_DATA_HOME", ".local/share")?;
-        Paths { config, data, runtime, state }.checked()
+        Ok(Paths {
+            config: place("XDG_CONFIG_HOME", ".config")?,
+            data: place("XDG_DATA_HOME", ".local/share")?,
+            runtime: state.join("run"),
+            state,
+            login: base("XDG_RUNTIME_DIR").map(|dir| dir.join("greenroom")),
+        })
     }
 
     /// Everything below one directory.
@@ -88,15 +106,41 @@ impl Paths {
             data: home.to_owned(),
             runtime: home.join("run"),
             state: home.join("state"),
+            login: None,
         }
     }
 
-    fn checked(self) -> Result<Paths, PathsError> {
-        let path = self.socket();
-        if path.as_os_str().len() > SOCKET_PATH_MAX {
-            return Err(PathsError::SocketTooLong { path });
+    /// Refuses what somebody else could have put where we would believe it.
+    fn believed(&self) -> Result<(), PathsError> {
+        for dir in [&self.config, &self.data, &self.state] {
+            judge_directory(dir)?;
         }
-        Ok(self)
+        for inside in [self.config_file(), self.config.join("secrets"), self.plugins()] {
+            if let Ok(meta) = std::fs::metadata(&inside) {
+                judge(&inside, &meta, &[0])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a keeper of this state claims and where it listens.
+    pub fn seat(&self) -> Seat {
+        let user = rustix::process::getuid().as_raw();
+        // Earlier versions had lock and socket in the login's directory.
+        let usual = PathBuf::from(format!("/run/user/{user}/greenroom"));
+        let own = self.state.join("run");
+        // A home of its own had its lock where it still is.
+        let elders = match self.runtime == own {
+            true => self.login.iter().chain([&usual]).map(|dir| dir.join(LOCK)).collect(),
+            false => Vec::new(),
+        };
+        Seat {
+            state: self.state.clone(),
+            lock: self.lock(),
+            socket: self.socket(),
+            alias: self.alias(),
+            elders,
+        }
     }
 
     /// The configuration file; it need not exist.
@@ -122,12 +166,22 @@ impl Paths {
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.runtime.join("greenroom.sock")
+        self.runtime.join(SOCKET)
+    }
+
+    /// A link to the socket, in the login's runtime directory.
+    pub fn alias(&self) -> Option<PathBuf> {
+        self.login.as_ref().map(|login| login.join(SOCKET))
     }
 
     /// Held by the keeper while it lives.
     pub fn lock(&self) -> PathBuf {
-        self.runtime.join("greenroom.lock")
+        self.runtime.join(LOCK)
+    }
+
+    /// Held by the daemon while it works on the state.
+    pub fn daemon_lock(&self) -> PathBuf {
+        self.state.join("daemon.lock")
     }
 
     /// One directory per session below.
@@ -167,6 +221,59 @@ impl Paths {
         // Clients trust whatever listens here, so nobody may have put a link in its place.
         own(&self.runtime, Links::Refused)
     }
+}
+
+/// The directory itself, whatever links lead to it; what does not exist yet is spelled out.
+fn settled(path: &Path) -> PathBuf {
+    let mut missing: Vec<Component<'_>> = Vec::new();
+    let mut ancestors = path.components();
+    loop {
+        if let Ok(found) = ancestors.as_path().canonicalize() {
+            return missing.iter().rev().fold(found, |mut path, part| {
+                match part {
+                    // Nothing that is missing can be a link.
+                    Component::ParentDir => drop(path.pop()),
+                    part => path.push(part),
+                }
+                path
+            });
+        }
+        match ancestors.next_back() {
+            Some(part) => missing.push(part),
+            None => return path.to_owned(),
+        }
+    }
+}
+
+/// A directory must be ours; one that is still to be made must not come below somebody else's.
+fn judge_directory(path: &Path) -> Result<(), PathsError> {
+    if let Ok(meta) = std::fs::metadata(path) {
+        return judge(path, &meta, &[]);
+    }
+    let above = path.ancestors().skip(1).find_map(|dir| Some((dir, std::fs::metadata(dir).ok()?)));
+    match above {
+        Some((dir, meta)) => owned(dir, &meta, &[0, OVERFLOW_UID]),
+        None => Ok(()),
+    }
+}
+
+fn owned(path: &Path, meta: &std::fs::Metadata, others: &[u32]) -> Result<(), PathsError> {
+    let owner = meta.uid();
+    if owner == rustix::process::geteuid().as_raw() || others.contains(&owner) {
+        return Ok(());
+    }
+    Err(PathsError::Foreign { path: path.to_owned(), owner })
+}
+
+fn judge(path: &Path, meta: &std::fs::Metadata, others: &[u32]) -> Result<(), PathsError> {
+    owned(path, meta, others)?;
+    // A group of one's own, as many systems give everybody, is no other.
+    let own_group = meta.gid() == rustix::process::getegid().as_raw() && meta.gid() == meta.uid();
+    let open = if own_group { 0o002 } else { 0o022 };
+    if meta.mode() & open != 0 {
+        return Err(PathsError::Writable { path: path.to_owned(), mode: meta.mode() & 0o7777 });
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -266,20 +373,77 @@ mod tests {
     #[test]
     fn xdg_and_its_defaults() {
         let paths = resolve(&[("HOME", "/h"), ("XDG_RUNTIME_DIR", "/run/user/1")]).unwrap();
-        assert_eq!(paths.socket(), Path::new("/run/user/1/greenroom/greenroom.sock"));
+        let socket = Path::new("/h/.local/state/greenroom/run/greenroom.sock");
+        assert_eq!(paths.socket(), socket);
+        let alias = paths.alias().unwrap();
+        assert_eq!(alias, Path::new("/run/user/1/greenroom/greenroom.sock"));
+        let elder = Path::new("/run/user/1/greenroom/greenroom.lock").to_owned();
+        assert!(paths.seat().elders.contains(&elder));
         assert_eq!(paths.config_file(), Path::new("/h/.config/greenroom/config.toml"));
         assert_eq!(paths.logs(), Path::new("/h/.local/state/greenroom/logs"));
         assert_eq!(paths.plugins(), Path::new("/h/.local/share/greenroom/plugins"));
         let bare = resolve(&[("HOME", "/h"), ("XDG_STATE_HOME", "relative")]).unwrap();
-        assert_eq!(bare.socket(), Path::new("/h/.local/state/greenroom/run/greenroom.sock"));
+        assert_eq!((bare.socket().as_path(), bare.alias()), (socket, None));
         assert!(matches!(resolve(&[("HOME", "")]), Err(PathsError::NoHome)));
     }
 
     #[test]
-    fn a_path_no_socket_can_have_is_refused_at_once() {
-        let long = format!("/{}", "x".repeat(100));
-        let error = resolve(&[("GREENROOM_HOME", &long)]).unwrap_err();
-        assert!(error.to_string().contains("bytes, a socket's may have 107"), "{error}");
+    fn a_relative_home_is_refused() {
+        for relative in ["g", "./g", "../g"] {
+            let error = resolve(&[("GREENROOM_HOME", relative)]).unwrap_err();
+            assert!(matches!(error, PathsError::Relative { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn two_spellings_are_one_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(dir.join("real")).unwrap();
+        symlink(dir.join("real"), dir.join("link")).unwrap();
+        let spelled = |home: &str| {
+            let home = format!("{}/{home}", dir.display());
+            (
+                resolve(&[("GREENROOM_HOME", &home)]).unwrap(),
+                resolve(&[("HOME", &home)]).unwrap(),
+                resolve(&[("HOME", "/h"), ("XDG_STATE_HOME", &home)]).unwrap().socket(),
+            )
+        };
+        let plain = spelled("real");
+        for other in ["link", "real/", "link//", "./real", "link/.", "none/../real"] {
+            assert_eq!(spelled(other), plain, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        let paths = Paths::below(&home);
+        paths.believed().unwrap();
+        std::fs::create_dir_all(paths.plugins()).unwrap();
+        std::fs::write(paths.config_file(), "").unwrap();
+        paths.believed().unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        for path in [&home, &paths.config_file(), &paths.plugins()] {
+            let before = mode(path);
+            set(path, 0o777);
+            let error = paths.believed().unwrap_err();
+            assert!(matches!(error, PathsError::Writable { .. }), "{error}");
+            set(path, before);
+        }
+        if rustix::process::geteuid().is_root() {
+            for path in [paths.config_file(), paths.plugins(), home] {
+                std::os::unix::fs::chown(&path, Some(4711), None).unwrap();
+                let error = paths.believed().unwrap_err();
+                assert!(matches!(error, PathsError::Foreign { owner: 4711, .. }), "{error}");
+                let below = Paths::below(&path.join("deep/er")).believed().unwrap_err();
+                assert!(matches!(below, PathsError::Foreign { .. }), "{below}");
+                std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use greenroom_engine::journal::{Budget, JournalError, Limits, Spiller};
 use greenroom_engine::session::Ladder;
 use greenroom_engine::threads::SessionThreads;
 use greenroom_engine::{Engine, EngineParts};
+use greenroom_keeper::claim::{self, ClaimError};
 use greenroom_keeper::{EXIT_SHUTDOWN, EXIT_UPGRADE, Inherited, KeeperHello, LinkError};
 use greenroom_plugins::chain::ChainError;
 use serde_json::json;
@@ -48,6 +49,9 @@ const WORKERS_MIN: usize = 2;
 /// More workers than this only take turns waking each other.
 const WORKERS_MAX: usize = 8;
 
+/// An earlier daemon that lost its keeper may still be writing; longer than its last writes.
+const LAST_DAEMON: Duration = Duration::from_secs(8);
+
 /// The last writes before the exit may take this long.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -67,6 +71,8 @@ enum RunError {
     Link(#[from] LinkError),
     #[error(transparent)]
     Paths(#[from] PathsError),
+    #[error("cannot work on the state: {0}")]
+    Claim(#[from] ClaimError),
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
@@ -114,6 +120,8 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
         None => Paths::from_env()?,
     };
     paths.prepare()?;
+    // What it does to the state, nobody else does: the last daemon has really ended.
+    let _alone = claim::hold(&paths.daemon_lock(), LAST_DAEMON)?;
     let (keeper, inheritance) = Keeper::meet(inherited.link)?;
     let config = configured(&paths, &inheritance.hello)?;
     let logs = Logs::start(&paths.daemon_log(), &config.log)?;

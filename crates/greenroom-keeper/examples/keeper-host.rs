@@ -12,14 +12,14 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use greenroom_keeper::{KeeperOptions, inherited};
+use greenroom_keeper::{KeeperOptions, Seat, inherited};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     let text: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
     match text.as_slice() {
-        ["keeper", "--resume", fd] => greenroom_keeper::resume(fd.parse().expect("a number")),
+        ["keeper", "--resume", fd] => greenroom_keeper::resume(fd.parse().expect("a number"), None),
         ["keeper", "--check", fd] => greenroom_keeper::check(fd.parse().expect("a number")),
         ["keeper", dir] => keeper(PathBuf::from(dir)),
         ["daemon", dir] => daemon(PathBuf::from(dir)),
@@ -30,8 +30,13 @@ fn main() -> ExitCode {
 fn keeper(dir: PathBuf) -> ExitCode {
     let ready = std::io::stdout().as_fd().try_clone_to_owned().expect("stdout is open");
     greenroom_keeper::run(KeeperOptions {
-        socket: dir.join("run/greenroom.sock"),
-        lock: dir.join("run/greenroom.lock"),
+        seat: Seat {
+            state: dir.clone(),
+            lock: dir.join("run/greenroom.lock"),
+            socket: dir.join("run/greenroom.sock"),
+            alias: None,
+            elders: Vec::new(),
+        },
         log: dir.join("logs/keeper.log"),
         daemon_log: dir.join("logs/daemon.err"),
         daemon: vec!["/proc/self/exe".into(), "daemon".into(), dir.into()],

@@ -13,15 +13,18 @@ use std::time::{Duration, Instant};
 use greenroom_sandbox::stage::Stages;
 use rustix::process::{Resource, Rlimit};
 
+use crate::claim::{Claim, Seat};
 use crate::daemon::{Daemon, Ended};
 use crate::fds::Slots;
 use crate::handover::{Handover, HeldSession};
 use crate::link::Endpoint;
+use crate::listen::Door;
 use crate::log::Log;
+use crate::mend::Watch;
 use crate::message::{
     ExitStatus, KeeperHello, PROTOCOL_VERSION, SessionId, SignalTarget, SpawnStep, ToDaemon,
 };
-use crate::options::{EXIT_SHUTDOWN, EXIT_UPGRADE};
+use crate::options::{EXIT_SHUTDOWN, EXIT_UPGRADE, READY_OK};
 use crate::outbox::{Flush, Outbox};
 use crate::replace::{self, ReplaceError, Replacement, TELL_PATIENCE};
 use crate::sessions::{Phase, Sessions, Settled};
@@ -45,22 +48,17 @@ const STAGING_LOOK: Duration = Duration::from_millis(100);
 /// Enough for `MAX_SESSIONS`; more would only slow down programs that close all fds one by one.
 const WANTED_NOFILE: u64 = 65_536;
 
-/// Paths and command, as they were given.
-pub(crate) struct Places {
-    pub(crate) socket: PathBuf,
-    pub(crate) lock: PathBuf,
-    pub(crate) log: PathBuf,
-}
-
 pub(crate) struct Keeper {
-    pub(crate) places: Places,
+    pub(crate) seat: Seat,
+    pub(crate) log_path: PathBuf,
     pub(crate) log: Log,
     pub(crate) signals: Signals,
     pub(crate) slots: Slots,
     pub(crate) stages: Stages,
     pub(crate) spare: Spare,
-    pub(crate) lock: OwnedFd,
-    pub(crate) listener: OwnedFd,
+    pub(crate) claim: Claim,
+    pub(crate) door: Door,
+    pub(crate) watch: Watch,
     pub(crate) ready_fd: Option<OwnedFd>,
     pub(crate) daemon: Daemon,
     pub(crate) link: Option<Endpoint>,
@@ -117,7 +115,7 @@ impl Keeper {
         self.daemon.ever_ready = true;
         self.log.say(format_args!("daemon is ready"));
         if let Some(fd) = self.ready_fd.take() {
-            let _ = File::from(fd).write_all(b"ok\n");
+            let _ = File::from(fd).write_all(READY_OK.as_bytes());
         }
     }
 
@@ -311,6 +309,7 @@ impl Keeper {
         }
         self.kill_late_workers(now);
         self.make_spare_on_time(now);
+        self.mend_on_time(now);
         self.replace_on_time(now);
         let due = self.daemon.running.is_none() && self.daemon.start_at <= now;
         if due && self.ending.is_none() {
@@ -337,8 +336,8 @@ impl Keeper {
         let stage = self.sessions.stage_deadline();
         let worker = self.workers.deadline();
         let running = running.and_then(|it| it.kill_at);
-        let spare = self.spare.due();
-        [running, ending, replacing, start, stage, worker, spare].into_iter().flatten().min()
+        let (spare, mend) = (self.spare.due(), self.watch.due());
+        [running, ending, replacing, start, stage, worker, spare, mend].into_iter().flatten().min()
     }
 
     fn make_spare_on_time(&mut self, now: Instant) {
@@ -355,7 +354,7 @@ impl Keeper {
     }
 
     fn start_daemon(&mut self) {
-        match self.daemon.start(self.listener.as_fd(), &self.slots) {
+        match self.daemon.start(self.door.listener.as_fd(), &self.slots) {
             Ok(link) => {
                 self.link = Some(link);
                 self.log.say(format_args!(
@@ -452,14 +451,14 @@ impl Keeper {
             generation: self.generation + 1,
             started_unix_ms: self.started_unix_ms,
             foreground: self.daemon.foreground,
-            socket: self.places.socket.clone().into(),
-            lock: self.places.lock.clone().into(),
-            log: self.places.log.clone().into(),
+            socket: self.seat.socket.clone().into(),
+            lock: self.seat.lock.clone().into(),
+            log: self.log_path.clone().into(),
             daemon_log: self.daemon.log.clone().into(),
             daemon: self.daemon.command.clone(),
             nofile: (self.nofile.current, self.nofile.maximum),
-            lock_fd: last(&self.lock),
-            listener_fd: last(&self.listener),
+            lock_fd: last(&self.claim.main),
+            listener_fd: last(&self.door.listener),
             link_fd: self.link.as_ref().map(|it| it.as_fd().as_raw_fd()),
             ready_fd: self.ready_fd.as_ref().map(last),
             running: running.map(|it| (it.pid, it.started.elapsed().as_millis() as u64)),

@@ -18,12 +18,14 @@
 //! | `workers` | programs of plugins: on pipes, and gone with the daemon |
 //! | `daemon` | start, death, back-off, and what happens when the keeper dies |
 //! | `replace`, `handover` | exec in place; the state that goes with it |
-//! | `listen` | lock, stale socket, bind |
+//! | `claim` | one keeper per state directory |
+//! | `listen`, `mend` | stale socket, bind, the second way; what has vanished is made again |
 //! | `tree`, `cgroup` | for the daemon: a session's whole process tree |
 //!
 //! Absent on purpose: an async runtime, serde, terminal bytes, configuration.
 
 pub mod cgroup;
+pub mod claim;
 mod daemon;
 mod fds;
 mod handover;
@@ -33,6 +35,7 @@ mod launch;
 pub mod link;
 mod listen;
 mod log;
+mod mend;
 pub mod message;
 mod options;
 mod outbox;
@@ -49,13 +52,15 @@ pub mod tree;
 mod wire;
 mod workers;
 
+pub use claim::Seat;
 pub use inherit::{Inherited, inherited};
 pub use link::{KeeperEvent, KeeperLink, LINK_FD, LISTEN_FD, LinkError, SessionFds};
+pub use listen::{Short, lead, unlead};
 pub use message::{
     ExitStatus, KeeperHello, LastExit, MAX_TAKE, PROTOCOL_VERSION, SessionEntry, SessionId,
     SessionState, SignalTarget, SpawnStep, WorkerId,
 };
-pub use options::{EXIT_SHUTDOWN, EXIT_UPGRADE, KeeperOptions};
+pub use options::{EXIT_SHUTDOWN, EXIT_UPGRADE, KeeperOptions, READY_HELD, READY_OK};
 pub use run::{check, resume, run};
 pub use spec::{SpawnSpec, SpecError};
 pub use wire::DecodeError;

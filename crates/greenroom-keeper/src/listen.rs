@@ -1,18 +1,22 @@
-//! The one place that decides whether this keeper may serve a socket path, and binds it.
+//! The socket of a claimed seat, and the second way to it.
 //!
-//! In: lock and socket path. Out: the held lock and a listening socket (0600, in a 0700 directory, non-blocking), or a
-//! sentence for the user. A live socket is never stolen, a dead one is cleaned away; the lock makes that check safe against a
-//! second keeper. Absent on purpose: accepting.
+//! In: a [`Seat`] this keeper holds. Out: a listening socket (0600, in a 0700 directory, non-blocking), or a sentence for the
+//! user. A live socket is never stolen, a dead one is cleaned away; the claim makes that check safe against a second
+//! keeper. The second way is a link in the user's runtime directory, which comes and goes with logins; the socket itself
+//! lies with the state and stays. Absent on purpose: accepting.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
-use std::os::fd::OwnedFd;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::claim::{ClaimError, Seat, private_directory};
 
 /// Connections that may wait while there is no daemon; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 1024;
@@ -23,93 +27,74 @@ const MAX_SOCKET_PATH: usize = 107;
 pub(crate) enum ListenError {
     #[error("cannot {step} {}: {source}", path.display())]
     Io { step: &'static str, path: PathBuf, source: io::Error },
-    #[error("another keeper{pid} already holds {}", path.display())]
-    Locked { path: PathBuf, pid: String },
+    #[error("cannot make the socket {}: {source}; a state directory must lie where sockets can be made, such as a local disk", path.display())]
+    Bind { path: PathBuf, source: io::Error },
     #[error("somebody already listens on {}", path.display())]
     Live { path: PathBuf },
     #[error("{} is in the way: it is not a socket", path.display())]
     NotASocket { path: PathBuf },
-    #[error("the directory {} is open to others (owner {uid}, mode {mode:o}): it must be yours and 0700", path.display())]
-    OpenDirectory { path: PathBuf, uid: u32, mode: u32 },
-    #[error(
-        "the socket path {} is {} bytes long, the system allows {MAX_SOCKET_PATH}: set a shorter GREENROOM_HOME",
-        path.display(), path.as_os_str().len()
-    )]
-    PathTooLong { path: PathBuf },
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
 }
 
-pub(crate) struct Listening {
-    pub(crate) lock: OwnedFd,
+impl ListenError {
+    /// Whether somebody else serves this directory, or is about to end, and who.
+    pub(crate) fn held_by(&self) -> Option<i32> {
+        match self {
+            ListenError::Claim(ClaimError::Held { pid, .. }) => Some(pid.unwrap_or(0)),
+            ListenError::Live { .. } => Some(0),
+            _ => None,
+        }
+    }
+}
+
+/// A socket of ours and the file that leads to it.
+pub(crate) struct Door {
     pub(crate) listener: OwnedFd,
+    file: Option<(u64, u64)>,
 }
 
-pub(crate) fn listen(lock: &Path, socket: &Path) -> Result<Listening, ListenError> {
-    if socket.as_os_str().as_bytes().len() > MAX_SOCKET_PATH {
-        return Err(ListenError::PathTooLong { path: socket.to_owned() });
+impl Door {
+    /// Listens at the seat's socket. The seat must be claimed.
+    pub(crate) fn open(seat: &Seat) -> Result<Door, ListenError> {
+        private_directory(&seat.socket)?;
+        clear_stale(&seat.socket)?;
+        let bound = bind(&seat.socket);
+        let listener = bound
+            .map_err(|source| ListenError::Bind { path: seat.socket.clone(), source })?;
+        Ok(Door::of(listener, &seat.socket))
     }
-    for path in [lock, socket] {
-        private_directory(path)?;
+
+    /// One that is open already, with the file that is there now.
+    pub(crate) fn of(listener: OwnedFd, socket: &Path) -> Door {
+        Door { listener, file: file(socket) }
     }
-    let lock = hold(lock)?;
-    clear_stale(socket)?;
-    let listener = bind(socket).map_err(at("bind", socket))?;
-    Ok(Listening { lock, listener })
+
+    /// Whether the path still leads here.
+    pub(crate) fn is_reachable(&self, socket: &Path) -> bool {
+        self.file.is_some() && self.file == file(socket)
+    }
+}
+
+/// Puts what is not a socket aside. Only for a directory that is ours alone.
+pub(crate) fn move_aside(socket: &Path) {
+    let strange = std::fs::symlink_metadata(socket)
+        .is_ok_and(|meta| !meta.file_type().is_socket());
+    if strange {
+        let mut aside = socket.as_os_str().to_owned();
+        aside.push(".aside");
+        let _ = std::fs::rename(socket, aside);
+    }
+}
+
+fn file(path: &Path) -> Option<(u64, u64)> {
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    meta.file_type().is_socket().then(|| (meta.dev(), meta.ino()))
 }
 
 fn at(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ListenError {
     let path = path.to_owned();
     move |source| ListenError::Io { step, path, source }
-}
-
-fn private_directory(file: &Path) -> Result<(), ListenError> {
-    let dir = match file.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir,
-        _ => Path::new("."),
-    };
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(at("create", dir))?;
-    let meta = std::fs::metadata(dir).map_err(at("look at", dir))?;
-    let ours = meta.uid() == rustix::process::geteuid().as_raw();
-    if !ours || meta.mode() & 0o077 != 0 {
-        return Err(ListenError::OpenDirectory {
-            path: dir.to_owned(),
-            uid: meta.uid(),
-            mode: meta.mode() & 0o7777,
-        });
-    }
-    Ok(())
-}
-
-fn hold(path: &Path) -> Result<OwnedFd, ListenError> {
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
-        .map_err(at("open", path))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            return Err(ListenError::Locked { path: path.to_owned(), pid: holder(&mut file) });
-        }
-        Err(errno) => return Err(at("lock", path)(errno.into())),
-    }
-    // Only for the message above; a lock without a pid is as good.
-    let _ = file.set_len(0);
-    let _ = writeln!(file, "{}", std::process::id());
-    Ok(file.into())
-}
-
-fn holder(file: &mut File) -> String {
-    let mut text = String::new();
-    let _ = file.rewind();
-    let _ = file.take(16).read_to_string(&mut text);
-    match text.trim().parse::<u32>() {
-        Ok(pid) => format!(" (pid {pid})"),
-        Err(_) => String::new(),
-    }
 }
 
 /// Removes a socket nobody listens on. Anything else in that place stays.
@@ -123,38 +108,108 @@ fn clear_stale(path: &Path) -> Result<(), ListenError> {
         Err(error) => return Err(at("look at", path)(error)),
     }
     match connect(path) {
-        Err(rustix::io::Errno::CONNREFUSED) => {
+        Err(Errno::CONNREFUSED) => {
             std::fs::remove_file(path).map_err(at("remove the stale socket", path))
         }
-        Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(Errno::NOENT) => Ok(()),
         // EAGAIN is a full backlog: very much alive.
-        Ok(()) | Err(rustix::io::Errno::AGAIN) => Err(ListenError::Live { path: path.to_owned() }),
+        Ok(()) | Err(Errno::AGAIN) => Err(ListenError::Live { path: path.to_owned() }),
         Err(errno) => Err(at("try", path)(errno.into())),
     }
 }
 
-fn connect(path: &Path) -> Result<(), rustix::io::Errno> {
-    let probe = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )?;
-    rustix::net::connect(&probe, &SocketAddrUnix::new(path)?)
+fn connect(path: &Path) -> Result<(), Errno> {
+    let probe = socket()?;
+    let short = Short::of(path)?;
+    rustix::net::connect(&probe, &SocketAddrUnix::new(&*short.path)?)
 }
 
 fn bind(path: &Path) -> io::Result<OwnedFd> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let socket = socket()?;
+    let short = Short::of(path)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&*short.path)?)?;
     // Nobody else can reach it before this: the directory is 0700.
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket)
+}
+
+fn socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// A name for a path that is too long for a socket's address: through a handle of its directory.
+pub struct Short {
+    pub path: PathBuf,
+    _directory: Option<OwnedFd>,
+}
+
+impl Short {
+    /// Good while it lives.
+    pub fn of(path: &Path) -> Result<Short, Errno> {
+        let parts = path.parent().zip(path.file_name());
+        match parts.filter(|_| path.as_os_str().as_bytes().len() > MAX_SOCKET_PATH) {
+            None => Ok(Short { path: path.to_owned(), _directory: None }),
+            Some((directory, name)) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let directory = rustix::fs::open(directory, flags, Mode::empty())?;
+                let through = format!("/proc/self/fd/{}", directory.as_raw_fd());
+                Ok(Short { path: Path::new(&through).join(name), _directory: Some(directory) })
+            }
+        }
+    }
+}
+
+/// Leads `alias` to the socket, and `token` beside it to the token there. Answers whether anything was changed.
+///
+/// What is somebody else's stays: another user's directory, a socket somebody listens on, a file.
+pub fn lead(alias: &Path, socket: &Path) -> io::Result<bool> {
+    let (Some(theirs), Some(ours)) = (alias.parent(), socket.parent()) else { return Ok(false) };
+    let us = rustix::process::geteuid().as_raw();
+    // A login's directory of somebody else, left over from before `su`.
+    let login = theirs.parent().and_then(|login| std::fs::metadata(login).ok());
+    if login.is_some_and(|login| login.uid() != us) {
+        return Ok(false);
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(theirs)?;
+    let meta = std::fs::symlink_metadata(theirs)?;
+    if !meta.is_dir() || meta.uid() != us {
+        return Ok(false);
+    }
+    if meta.mode() & 0o077 != 0 {
+        std::fs::set_permissions(theirs, PermissionsExt::from_mode(0o700))?;
+    }
+    let token = Path::new("token");
+    let made = link(alias, socket)?;
+    Ok(link(&theirs.join(token), &ours.join(token))? || made)
+}
+
+fn link(from: &Path, to: &Path) -> io::Result<bool> {
+    if std::fs::read_link(from).is_ok_and(|target| target == to) {
+        return Ok(false);
+    }
+    match std::fs::symlink_metadata(from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Ok(meta) if meta.is_symlink() => {}
+        Ok(meta) if meta.file_type().is_socket() && connect(from) == Err(Errno::CONNREFUSED) => {}
+        Ok(_) => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    let mut beside = from.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let _ = std::fs::remove_file(&beside);
+    symlink(to, &beside)?;
+    // In one step: whoever connects meanwhile finds the old one or the new one.
+    std::fs::rename(&beside, from).map(|()| true)
+}
+
+/// Takes away a link of ours.
+pub fn unlead(alias: &Path, socket: &Path) {
+    if std::fs::read_link(alias).is_ok_and(|target| target == socket) {
+        let _ = std::fs::remove_file(alias);
+    }
 }
 
 #[cfg(test)]

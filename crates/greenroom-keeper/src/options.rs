@@ -6,17 +6,22 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use crate::claim::Seat;
+
 /// Exit code of a daemon that was asked to stop everything: the keeper ends all sessions and itself.
 pub const EXIT_SHUTDOWN: i32 = 0;
 /// Exit code of a daemon that makes room for its successor: restarted at once, without back-off.
 pub const EXIT_UPGRADE: i32 = 75;
 
+/// The ready pipe's first word: the host is up.
+pub const READY_OK: &str = "ok\n";
+/// The ready pipe's first word: another keeper has the directory.
+pub const READY_HELD: &str = "held ";
+
 #[derive(Debug)]
 pub struct KeeperOptions {
-    /// The listening socket; its directory is made (0700) if missing.
-    pub socket: PathBuf,
-    /// Held with flock while the keeper lives.
-    pub lock: PathBuf,
+    /// What it claims and where it listens.
+    pub seat: Seat,
     /// The keeper's own log.
     pub log: PathBuf,
     /// Where stdout and stderr of the daemon go (not with `foreground`).
@@ -26,6 +31,7 @@ pub struct KeeperOptions {
     pub daemon: Vec<OsString>,
     /// Daemon's stdout and stderr stay on this terminal; SIGINT and SIGHUP stop like SIGTERM.
     pub foreground: bool,
-    /// Gets `ok\n` when the first daemon is ready, or the reason why it never will be.
+    /// Gets [`READY_OK`] when the first daemon is ready, or the reason why it never will be; before that, if somebody else
+    /// has the directory, a line of [`READY_HELD`] and a pid (0: unknown).
     pub ready_fd: Option<OwnedFd>,
 }

@@ -4,8 +4,10 @@
 //! starting sessions, and for the nearest deadline; nothing else can wake it, so an idle keeper costs nothing. These
 //! functions take over the process: call them first in `main`, with one thread.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -13,16 +15,18 @@ use greenroom_sandbox::stage::Stages;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Rlimit;
 
+use crate::claim::{Claim, Seat};
 use crate::daemon::{Daemon, Running};
 use crate::fds::{self, Slots};
 use crate::handover::{Handover, HandoverError, HeldSession};
-use crate::keeper::{Keeper, Places, UPGRADE_GRACE, raise_nofile, tell_starter};
+use crate::keeper::{Keeper, UPGRADE_GRACE, raise_nofile, tell_starter};
 use crate::launch::Status;
 use crate::link::{Endpoint, SessionFds};
-use crate::listen::{ListenError, Listening, listen};
+use crate::listen::{Door, ListenError};
 use crate::log::{Log, unix_ms};
+use crate::mend::Watch;
 use crate::message::{SessionId, WorkerId};
-use crate::options::KeeperOptions;
+use crate::options::{KeeperOptions, READY_HELD};
 use crate::outbox::{Flush, Outbox};
 use crate::replace::CHECKED;
 use crate::sessions::{Phase, Session, Sessions};
@@ -55,15 +59,22 @@ pub fn run(mut options: KeeperOptions) -> ExitCode {
     match begin(options, &mut ready_fd) {
         Ok(keeper) => live(keeper),
         Err(error) => {
-            tell_starter(ready_fd, &error.to_string());
+            let held = match &error {
+                StartError::Listen(error) if ready_fd.is_some() => error.held_by(),
+                _ => None,
+            };
+            // In front of the sentence, so that no program has to read it.
+            let word = held.map(|pid| format!("{READY_HELD}{pid}\n")).unwrap_or_default();
+            tell_starter(ready_fd, &format!("{word}{error}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// `greenroom keeper --resume <fd>`: the new image of a keeper that replaced itself.
-pub fn resume(fd: RawFd) -> ExitCode {
-    match take_over(fd) {
+/// `greenroom keeper --resume <fd>`: the new image of a keeper that replaced itself. `seat` is where a keeper of this image
+/// belongs: the old image may have had less.
+pub fn resume(fd: RawFd, seat: Option<Seat>) -> ExitCode {
+    match take_over(fd, seat) {
         Ok(keeper) => live(keeper),
         Err(error) => {
             tell_starter(None, &format!("cannot resume the keeper: {error}"));
@@ -92,21 +103,24 @@ pub fn check(fd: RawFd) -> ExitCode {
 fn begin(options: KeeperOptions, ready_fd: &mut Option<OwnedFd>) -> Result<Keeper, StartError> {
     // First, so that the lowest numbers are theirs.
     let slots = Slots::reserve().map_err(setting_up("fd slots"))?;
-    let mut log = Log::open(&options.log);
-    let Listening { lock, listener } = listen(&options.lock, &options.socket)
-        .inspect_err(|error| log.say(format_args!("not started: {error}")))?;
+    // Before anything is made that a signal would leave behind.
     let signals = Signals::watch().map_err(setting_up("signals"))?;
+    let mut log = Log::open(&options.log);
+    let (claim, door) = sit_down(&options.seat)
+        .inspect_err(|error| log.say(format_args!("not started: {error}")))?;
     become_subreaper()?;
     log.say(format_args!("keeper started, pid {}", std::process::id()));
-    Ok(Keeper {
-        places: Places { socket: options.socket, lock: options.lock, log: options.log },
+    let mut keeper = Keeper {
+        watch: Watch::over(&options.seat),
+        seat: options.seat,
+        log_path: options.log,
         log,
         signals,
         slots,
         stages: Stages::prepare(),
         spare: Spare::default(),
-        lock,
-        listener,
+        claim,
+        door,
         ready_fd: ready_fd.take(),
         daemon: Daemon::new(options.daemon, options.daemon_log, options.foreground),
         link: None,
@@ -120,7 +134,14 @@ fn begin(options: KeeperOptions, ready_fd: &mut Option<OwnedFd>) -> Result<Keepe
         nofile: raise_nofile(),
         generation: 0,
         started_unix_ms: unix_ms(),
-    })
+    };
+    keeper.mend_alias();
+    Ok(keeper)
+}
+
+fn sit_down(seat: &Seat) -> Result<(Claim, Door), ListenError> {
+    let claim = Claim::take(seat)?;
+    Ok((claim, Door::open(seat)?))
 }
 
 fn become_subreaper() -> Result<(), StartError> {
@@ -129,7 +150,7 @@ fn become_subreaper() -> Result<(), StartError> {
         .map_err(|errno| setting_up("subreaper")(errno.into()))
 }
 
-fn take_over(fd: RawFd) -> Result<Keeper, StartError> {
+fn take_over(fd: RawFd, seat: Option<Seat>) -> Result<Keeper, StartError> {
     let handover = {
         let state = fds::adopt(fd).map_err(setting_up("state"))?;
         Handover::from_memfd(state.as_fd())?
@@ -154,19 +175,20 @@ fn take_over(fd: RawFd) -> Result<Keeper, StartError> {
     daemon.last_exit = handover.last_exit;
     daemon.young_deaths = handover.young_deaths;
     daemon.ever_ready = handover.ever_ready;
+    let seat = seat.unwrap_or_else(|| seat_of_old(&handover.socket, &handover.lock));
+    let lock = fds::adopt(handover.lock_fd).map_err(setting_up("lock"))?;
+    let listener = fds::adopt(handover.listener_fd).map_err(setting_up("socket"))?;
     let mut keeper = Keeper {
-        places: Places {
-            socket: handover.socket.into(),
-            lock: handover.lock.into(),
-            log: handover.log.into(),
-        },
+        watch: Watch::over(&seat),
+        claim: Claim::resumed(lock, &seat),
+        door: Door::of(listener, handover.socket.as_ref()),
+        seat,
+        log_path: handover.log.into(),
         log,
         signals,
         slots,
         stages: Stages::prepare(),
         spare: Spare::default(),
-        lock: fds::adopt(handover.lock_fd).map_err(setting_up("lock"))?,
-        listener: fds::adopt(handover.listener_fd).map_err(setting_up("socket"))?,
         ready_fd: adopt(handover.ready_fd),
         daemon,
         link: adopt(handover.link_fd).map(Endpoint::new),
@@ -188,7 +210,16 @@ fn take_over(fd: RawFd) -> Result<Keeper, StartError> {
         keeper.end_all_work();
     }
     keeper.reap();
+    // An old image may have listened elsewhere, and locked less.
+    keeper.mend();
     Ok(keeper)
+}
+
+/// What an old image knew of its seat, if the new one does not know better.
+fn seat_of_old(socket: &OsStr, lock: &OsStr) -> Seat {
+    let lock = PathBuf::from(lock);
+    let state = lock.parent().map_or_else(|| lock.clone(), Path::to_owned);
+    Seat { state, lock, socket: socket.into(), alias: None, elders: Vec::new() }
 }
 
 fn adopt_sessions(held: Vec<HeldSession>) -> Sessions {
@@ -218,8 +249,7 @@ fn live(mut keeper: Keeper) -> ExitCode {
         keeper.act_on_time();
         if let Some(code) = keeper.finished() {
             keeper.log.say(format_args!("keeper ends"));
-            // Ours: the lock is still held.
-            let _ = std::fs::remove_file(&keeper.places.socket);
+            keeper.take_away();
             return ExitCode::from(code);
         }
         let flush = keeper.flush();
@@ -233,6 +263,9 @@ fn live(mut keeper: Keeper) -> ExitCode {
         if woken.link {
             keeper.serve_link();
         }
+        if woken.files {
+            keeper.mend();
+        }
         if woken.signals {
             act_on_signals(&mut keeper);
         }
@@ -244,6 +277,8 @@ fn act_on_signals(keeper: &mut Keeper) {
         match signo {
             libc::SIGTERM => keeper.stop_requested(),
             libc::SIGINT | libc::SIGHUP if keeper.daemon.foreground => keeper.stop_requested(),
+            // A client that found nobody listening, though the directory is held.
+            libc::SIGURG => keeper.mend(),
             // A detached keeper has no terminal to be hung up from; SIGCHLD is followed by the reaping below.
             _ => {}
         }
@@ -255,6 +290,7 @@ fn act_on_signals(keeper: &mut Keeper) {
 struct Woken {
     signals: bool,
     link: bool,
+    files: bool,
     settled: Vec<SessionId>,
     workers: Vec<WorkerId>,
 }
@@ -283,14 +319,17 @@ fn wait(keeper: &Keeper, flush: &Flush) -> Woken {
             id
         })
         .collect();
+    let files = keeper.watch.fd().map(|fd| {
+        fds.push(PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN));
+        fds.len() - 1
+    });
     let mut wanted = PollFlags::empty();
     wanted.set(PollFlags::IN, keeper.outbox.takes_requests());
     wanted.set(PollFlags::OUT, *flush == Flush::Full);
-    if let Some(link) = &keeper.link
-        && !wanted.is_empty()
-    {
+    let link = keeper.link.as_ref().filter(|_| !wanted.is_empty()).map(|link| {
         fds.push(PollFd::from_borrowed_fd(link.as_fd(), wanted));
-    }
+        fds.len() - 1
+    });
     if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
         return Woken::default();
     }
@@ -305,7 +344,8 @@ fn wait(keeper: &Keeper, flush: &Flush) -> Woken {
             .filter(|(_, fd)| ready(fd))
             .map(|(id, _)| *id)
             .collect(),
-        link: staged.get(workers.len()).is_some_and(ready),
+        link: link.is_some_and(|at| ready(&fds[at])),
+        files: files.is_some_and(|at| ready(&fds[at])),
     }
 }
 

@@ -12,7 +12,9 @@ use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-const WATCHED: [i32; 4] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+/// URG is harmless to whoever does not wait for it: a client may send it to a keeper of any version.
+const WATCHED: [i32; 5] =
+    [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGURG];
 
 pub(crate) struct Signals {
     fd: File,

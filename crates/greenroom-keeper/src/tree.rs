@@ -36,6 +36,11 @@ impl Process {
     }
 }
 
+/// Whether nobody with this number is left to do anything.
+pub(crate) fn is_dead(pid: i32) -> bool {
+    read_stat(pid).is_none_or(|stat| stat.dead)
+}
+
 /// What signalling a tree achieved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TreeSignalled {

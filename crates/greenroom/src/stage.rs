@@ -6,7 +6,6 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use greenroom_daemon::{DaemonOptions, Paths};
@@ -15,12 +14,16 @@ use greenroom_protocol::fault::exit;
 
 use crate::output::tell;
 
-/// `greenroom keeper [--ready] [--foreground] [--socket PATH]`, or `--resume FD`, or `--check FD`.
+/// `greenroom keeper [--ready] [--foreground]`, or `--resume FD`, or `--check FD`.
 pub fn keeper(args: &[OsString]) -> ExitCode {
     let text = |at: usize| args.get(at).and_then(|arg| arg.to_str());
     let number = |at: usize| text(at).and_then(|text| text.parse::<i32>().ok());
     match (text(0), number(1)) {
-        (Some("--resume"), Some(fd)) => return greenroom_keeper::resume(fd),
+        (Some("--resume"), Some(fd)) => {
+            // Without a seat of its own it goes on where the old image was.
+            let seat = Paths::from_env().ok().map(|paths| paths.seat());
+            return greenroom_keeper::resume(fd, seat);
+        }
         (Some("--check"), Some(fd)) => return greenroom_keeper::check(fd),
         _ => {}
     }
@@ -45,9 +48,7 @@ pub fn keeper(args: &[OsString]) -> ExitCode {
     }
     let daemon = vec![OsString::from("/proc/self/exe"), OsString::from("daemon")];
     greenroom_keeper::run(KeeperOptions {
-        socket: wish.socket.unwrap_or_else(|| paths.socket()),
-        // One home has one host, wherever that listens.
-        lock: paths.lock(),
+        seat: paths.seat(),
         log: paths.keeper_log(),
         daemon_log: paths.daemon_err(),
         daemon,
@@ -69,18 +70,15 @@ pub fn daemon(args: &[OsString]) -> ExitCode {
 struct Wish {
     ready: bool,
     foreground: bool,
-    socket: Option<PathBuf>,
 }
 
 impl Wish {
     fn read(args: &[OsString]) -> Result<Wish, String> {
         let mut wish = Wish::default();
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
+        for arg in args {
             match arg.to_str() {
                 Some("--ready") => wish.ready = true,
                 Some("--foreground") => wish.foreground = true,
-                Some("--socket") => wish.socket = Some(args.next().ok_or("--socket")?.into()),
                 _ => return Err(arg.to_string_lossy().into_owned()),
             }
         }

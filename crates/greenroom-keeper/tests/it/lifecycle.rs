@@ -151,9 +151,9 @@ fn a_second_keeper_is_refused_and_the_first_goes_on() {
     assert_eq!(
         text,
         format!(
-            "another keeper (pid {}) already holds {}\n",
+            "held {0}\nanother keeper (pid {0}) already holds {1}\n",
             host.pid(),
-            host.dir.path().join("run/greenroom.lock").display()
+            host.dir.path().display()
         )
     );
     assert_eq!(output.status.code(), Some(1));
@@ -169,7 +169,7 @@ fn a_live_socket_without_a_lock_is_refused() {
     let _live = UnixListener::bind(run.join("greenroom.sock")).unwrap();
     let output = keeper_command(dir.path()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.starts_with("somebody already listens on "), "{text}");
+    assert!(text.starts_with("held 0\nsomebody already listens on "), "{text}");
 }
 
 /// An orphan holds the listening socket until it is really gone.
