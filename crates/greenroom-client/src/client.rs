@@ -70,8 +70,7 @@ impl Client {
     /// host. The client made comes back after restarts like any other.
     pub async fn connect_now(path: impl AsRef<Path>) -> Result<Client, ClientError> {
         let path = path.as_ref();
-        let now = if connect::is_listening(path).await { PATIENCE } else { Duration::ZERO };
-        let stream = connect::open(path, now, Retry::Listening).await?;
+        let stream = connect::open(path, PATIENCE, Retry::Now).await?;
         Ok(Client::from_stream(path, Options::default(), stream))
     }
 
@@ -119,7 +118,7 @@ impl Client {
         params: &P,
     ) -> Result<R, ClientError> {
         // A wait by this door sets its own limit in params we do not know.
-        let limit = (!method.ends_with("wait")).then_some(ANSWER_LIMIT);
+        let limit = (method != "session.wait").then_some(ANSWER_LIMIT);
         self.call_within(method, limit, &|_| params).await
     }
 

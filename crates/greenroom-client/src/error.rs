@@ -21,6 +21,14 @@ pub enum ClientError {
         /// What the system said.
         source: io::Error,
     },
+    /// Somebody listens, but it is not our own host.
+    #[error("cannot use the host at {}: it belongs to user {owner}, not to us", path.display())]
+    Foreign {
+        /// The socket.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
     /// The connection ended after the request was written and before it was answered.
     #[error("the host went away during {method}; whether it took effect is unknown")]
     EffectUnknown {
@@ -118,6 +126,7 @@ impl ClientError {
             {
                 FaultKind::PermissionDenied
             }
+            ClientError::Foreign { .. } => FaultKind::PermissionDenied,
             ClientError::Unreachable { .. }
             | ClientError::EffectUnknown { .. }
             | ClientError::KeepsFailing { .. }
@@ -142,6 +151,9 @@ impl ClientError {
             ClientError::Fault(fault) => fault.data.hint.clone(),
             ClientError::Unreachable { .. } => {
                 Some("start the host with greenroom serve".to_owned())
+            }
+            ClientError::Foreign { .. } => {
+                Some("nothing was sent; run greenroom as that user, or look at HOME, GREENROOM_HOME and GREENROOM_SOCKET".to_owned())
             }
             ClientError::EffectUnknown { .. } => {
                 Some("look with greenroom ls before trying again".to_owned())

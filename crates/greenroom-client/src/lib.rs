@@ -28,7 +28,7 @@ mod wire;
 
 pub use attach::{AttachEvent, AttachStream};
 pub use client::{Client, Options};
-pub use connect::{PATIENCE, is_listening};
+pub use connect::{PATIENCE, is_listening, open_stream as open};
 pub use error::ClientError;
 pub use events::{EventFilter, EventStream};
 pub use greenroom_protocol::{Fault, FaultKind, api, attach as attach_wire};

@@ -137,7 +137,7 @@ fn at(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ClaimError {
 }
 
 /// Makes the directory of a file, or refuses one that others may enter.
-pub(crate) fn private_directory(file: &Path) -> Result<(), ClaimError> {
+pub fn private_directory(file: &Path) -> Result<(), ClaimError> {
     let dir = match file.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
@@ -244,9 +244,7 @@ fn living(state: &Path) -> Option<Identity> {
     // What is damaged names nobody: then the locks decide alone.
     file.take(LEDGER_MAX).read_to_string(&mut text).ok()?;
     let own = std::process::id() as i32;
-    text.lines()
-        .filter_map(Identity::parse)
-        .find(|other| other.process.pid != own && other.lives())
+    text.lines().filter_map(Identity::parse).find(|other| other.process.pid != own && other.lives())
 }
 
 /// A process of this boot, told apart from every other, also from a later one with its number.

@@ -60,8 +60,8 @@ impl Door {
         private_directory(&seat.socket)?;
         clear_stale(&seat.socket)?;
         let bound = bind(&seat.socket);
-        let listener = bound
-            .map_err(|source| ListenError::Bind { path: seat.socket.clone(), source })?;
+        let listener =
+            bound.map_err(|source| ListenError::Bind { path: seat.socket.clone(), source })?;
         Ok(Door::of(listener, &seat.socket))
     }
 
@@ -78,8 +78,7 @@ impl Door {
 
 /// Puts what is not a socket aside. Only for a directory that is ours alone.
 pub(crate) fn move_aside(socket: &Path) {
-    let strange = std::fs::symlink_metadata(socket)
-        .is_ok_and(|meta| !meta.file_type().is_socket());
+    let strange = std::fs::symlink_metadata(socket).is_ok_and(|meta| !meta.file_type().is_socket());
     if strange {
         let mut aside = socket.as_os_str().to_owned();
         aside.push(".aside");
@@ -185,7 +184,8 @@ pub fn lead(alias: &Path, socket: &Path) -> io::Result<bool> {
     Ok(link(&theirs.join(token), &ours.join(token))? || made)
 }
 
-fn link(from: &Path, to: &Path) -> io::Result<bool> {
+/// One link to a socket of ours. Answers whether it was made: what is somebody else's stays.
+pub fn link(from: &Path, to: &Path) -> io::Result<bool> {
     if std::fs::read_link(from).is_ok_and(|target| target == to) {
         return Ok(false);
     }

@@ -7,6 +7,7 @@
 
 mod keeper;
 mod private;
+mod way;
 
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use serde::de::DeserializeOwned;
 
 pub use keeper::{Keeper, Said, Stopped, program};
 pub use private::PrivateHost;
+pub use way::Way;
 
 use crate::error::{Failure, plain};
 
@@ -84,8 +86,8 @@ impl Address {
         }
     }
 
-    /// The keeper that has the directory, though nobody listens.
-    fn holder(&self) -> Option<i32> {
+    /// The keeper that has the directory, whether it listens or not.
+    pub fn holder(&self) -> Option<i32> {
         keeper_of(self.paths.as_ref()?.state())
     }
 }
@@ -216,13 +218,16 @@ impl Wait {
 fn held(pid: Option<i32>, address: &Address) -> Failure {
     let state = address.paths.as_ref().map(|paths| paths.state().display().to_string());
     let state = state.unwrap_or_default();
-    let who = pid.map_or_else(|| "another host".to_owned(), |pid| format!("its keeper (pid {pid})"));
+    let who =
+        pid.map_or_else(|| "another host".to_owned(), |pid| format!("its keeper (pid {pid})"));
     let message = format!(
         "cannot reach the host: {who} holds {state}, but nobody listens on {}",
         address.socket.display()
     );
     let hint = match pid {
-        Some(pid) => format!("it may be ending, or stopped: look with ps -fp {pid}; kill -CONT {pid} lets it go on"),
+        Some(pid) => format!(
+            "it may be ending, or stopped: look with ps -fp {pid}; kill -CONT {pid} lets it go on"
+        ),
         None => "look with greenroom doctor".to_owned(),
     };
     Failure::unavailable(message).hint(hint)
@@ -251,8 +256,11 @@ async fn start_in_background(paths: &Paths) -> Result<Started, Failure> {
         Said::Held { pid, .. } => Ok(Started::Raced(pid)),
         Said::Failed(why) => {
             let (err, log) = (paths.daemon_err(), paths.keeper_log());
-            Err(Failure::unavailable(format!("cannot start the host: {why}"))
-                .hint(format!("look into {} and {}", err.display(), log.display())))
+            Err(Failure::unavailable(format!("cannot start the host: {why}")).hint(format!(
+                "look into {} and {}",
+                err.display(),
+                log.display()
+            )))
         }
     }
 }

@@ -16,6 +16,7 @@ mod output;
 mod player;
 mod stage;
 mod stdio;
+mod stop;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -10,16 +10,15 @@ use std::path::Path;
 
 use greenroom_protocol::FaultKind;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::cli::{Framing, ServeArgs};
 use crate::commands::{Context, new, wants_session};
 use crate::error::{Failure, Outcome};
-use crate::host::{Host, PrivateHost};
+use crate::host::{Host, PrivateHost, called};
 use crate::output::Output;
+use crate::stop::Stop;
 
 /// Moved at once.
 const PIECE: usize = 64 * 1024;
@@ -27,15 +26,20 @@ const PIECE: usize = 64 * 1024;
 const QUEUE: usize = 4;
 
 pub async fn run(args: &ServeArgs, context: &Context) -> Outcome {
+    let mut stop = Stop::listen()?;
     if args.shared {
         let host = context.host().await?;
         start_session(args, &host, context).await?;
-        return pass(host.client.path(), args.framing, context.out).await;
+        return pass(host.client.path(), args.framing, context.out, &mut stop).await;
     }
-    let private = PrivateHost::start().await?;
+    let private = tokio::select! {
+        private = PrivateHost::start() => private?,
+        // One on its way is ended with the future that holds it.
+        () = stop.asked() => return Ok(0),
+    };
     let mut passed = start_session(args, &private.host, context).await.map(|()| 0);
     if passed.is_ok() {
-        passed = pass(private.host.client.path(), args.framing, context.out).await;
+        passed = pass(private.host.client.path(), args.framing, context.out, &mut stop).await;
     }
     private.stop().await?;
     passed
@@ -51,11 +55,10 @@ async fn start_session(args: &ServeArgs, host: &Host, context: &Context) -> Resu
     Ok(())
 }
 
-async fn pass(socket: &Path, framing: Framing, out: Output) -> Outcome {
-    let refuse = |error: std::io::Error| Failure::io("cannot reach the host", &error);
-    let (from_host, to_host) = UnixStream::connect(socket).await.map_err(refuse)?.into_split();
-    let mut term = signal(SignalKind::terminate()).map_err(refuse)?;
-    let mut int = signal(SignalKind::interrupt()).map_err(refuse)?;
+async fn pass(socket: &Path, framing: Framing, out: Output, stop: &mut Stop) -> Outcome {
+    let stream = greenroom_client::open(socket).await;
+    let (from_host, to_host) =
+        stream.map_err(|error| called("reach the host", error))?.into_split();
     let input = forward(to_host, framing);
     let output = deliver(from_host, out);
     tokio::pin!(input, output);
@@ -74,8 +77,7 @@ async fn pass(socket: &Path, framing: Framing, out: Output) -> Outcome {
                 }
                 return Ok(0);
             }
-            _ = term.recv() => return Ok(0),
-            _ = int.recv() => return Ok(0),
+            () = stop.asked() => return Ok(0),
         }
     }
 }

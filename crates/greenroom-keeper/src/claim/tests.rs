@@ -69,8 +69,7 @@ fn other_names_and_lost_files_do_not_free_it() {
     let _first = Claim::take(&here).unwrap();
     let link = dir.path().join("link");
     symlink(&here.state, &link).unwrap();
-    let by_link =
-        Seat { state: link, lock: dir.path().join("other/lock"), ..here.clone() };
+    let by_link = Seat { state: link, lock: dir.path().join("other/lock"), ..here.clone() };
     assert!(Claim::take(&by_link).is_err());
     std::fs::remove_dir_all(dir.path().join("run")).unwrap();
     std::fs::remove_file(here.state.join(LEDGER)).unwrap();
@@ -128,7 +127,8 @@ fn earlier_boots_recycled_numbers_and_damage_are_nobody() {
     let mut recycled = here.clone();
     recycled.process.start_time -= 1;
     let elsewhere = Identity { space: here.space + 1, ..here };
-    let lines = [boot.to_string(), recycled.to_string(), elsewhere.to_string(), "\0\0 1".to_owned()];
+    let lines =
+        [boot.to_string(), recycled.to_string(), elsewhere.to_string(), "\0\0 1".to_owned()];
     std::fs::write(seat.state.join(LEDGER), lines.join("\n")).unwrap();
     Claim::take(&seat).unwrap();
     let text = std::fs::read_to_string(seat.state.join(LEDGER)).unwrap();

@@ -1,68 +1,60 @@
 //! `greenroom serve`: the host in the foreground, with a session of its own if one is asked for;
 //! or the API on stdin and stdout.
+//!
+//! A state directory has one host. Beside one that runs, a session is started there and ends with
+//! this command; so does the socket named with `--socket`. Whenever somebody asks us to stop, also
+//! half way through the start, nothing of ours is left.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use greenroom_protocol::FaultKind;
+use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::matcher::{Matcher, Test};
-use greenroom_protocol::api::server::{ShutdownParams, WebResult};
+use greenroom_protocol::api::server::{ShutdownParams, StatsResult, WebResult};
 use greenroom_protocol::api::session::{
-    CreateParams, CreateResult, ExitStatus, SnapshotChoice, WaitParams,
+    CreateParams, CreateResult, ExitStatus, KillParams, KillResult, SnapshotChoice, WaitParams,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Context, left, new, stop, web};
+use super::{Context, left, new, web};
 use crate::cli::{ServeArgs, SessionArgs};
 use crate::error::{Failure, Outcome};
-use crate::host::{Host, Keeper, SOCKET_VARIABLE, called, paths};
+use crate::host::{Address, Host, Keeper, SOCKET_VARIABLE, Said, Stopped, Way, called, paths};
 use crate::stdio;
+use crate::stop::Stop;
+
+/// A host that is going down while we start makes room within this time.
+const START_AGAIN: Duration = Duration::from_secs(10);
 
 pub async fn run(args: ServeArgs, context: &Context) -> Outcome {
     if args.stdio {
         return stdio::run(&args, context).await;
     }
+    let mut stop = Stop::listen()?;
     let params = match wants_session(&args.session) {
         true => Some(new::params(&args.session, &context.out)?),
         false => None,
     };
-    let (mut keeper, socket) = start(&args)?;
-    let host = Host::at(&socket).await?;
-    let (web, made) = match begin(&args, params.as_ref(), &host).await {
-        Ok(begun) => begun,
-        Err(failure) => {
-            end(&mut keeper).await?;
-            return Err(failure);
-        }
+    let way = args.socket.as_deref().map(Way::check).transpose()?;
+    let serve = Serve { args: &args, params: params.as_ref(), way, context };
+    let started = tokio::select! {
+        started = start() => started?,
+        // The keeper on its way is ended with the future that holds it.
+        () = stop.asked() => return Ok(0),
     };
-    if let Some(made) = made.as_ref().filter(|made| made.dry_run.is_some()) {
-        new::show(made, context)?;
-        end(&mut keeper).await?;
-        return Ok(0);
+    match started {
+        Started::Own(keeper) => serve.own(keeper, &mut stop).await,
+        Started::Beside(host) => serve.beside(host, &mut stop).await,
     }
-    announce(&args, &socket, web.as_ref(), made.as_ref(), context)?;
-    live(&mut keeper, &host, made.as_ref(), context).await
-}
-
-/// What is asked for beside the host: HTTP, a session.
-async fn begin(
-    args: &ServeArgs,
-    params: Option<&CreateParams>,
-    host: &Host,
-) -> Result<(Option<WebResult>, Option<CreateResult>), Failure> {
-    let web = match &args.http {
-        Some(address) => Some(web::serve(host, Some(address.clone())).await?),
-        None => None,
-    };
-    let made = match params {
-        Some(params) => Some(new::create(host, params).await?),
-        None => None,
-    };
-    Ok((web, made))
 }
 
 /// Is a session asked for beside the host?
@@ -70,118 +62,219 @@ pub fn wants_session(args: &SessionArgs) -> bool {
     *args != SessionArgs::default()
 }
 
-fn start(args: &ServeArgs) -> Result<(Child, std::path::PathBuf), Failure> {
-    let mut words = vec![OsString::from("--foreground")];
-    let socket = match &args.socket {
-        None => paths()?.socket(),
-        Some(socket) => {
-            let absolute = std::path::absolute(socket).map_err(|error| {
-                Failure::io(format!("cannot listen on {}", socket.display()), &error)
-            })?;
-            words.extend(["--socket".into(), absolute.clone().into_os_string()]);
-            absolute
-        }
-    };
-    let mut keeper = Keeper::command(None, &words);
-    // Stdout carries our answer only; what the host has to say goes beside it.
-    let beside = io::stderr().as_fd().try_clone_to_owned();
-    let beside = beside.map_err(|error| Failure::io("cannot start the host", &error))?;
-    keeper.command.stdout(Stdio::from(beside));
-    let (mut child, ready) = keeper.start()?;
-    if let Err(text) = ready.wait() {
-        // It has said why and is about to exit.
-        let _ = child.wait();
-        let text = text.trim_end();
-        let failure = Failure::unavailable(format!("cannot start the host: {text}"));
-        return Err(match text.contains("already") {
-            true => Failure {
-                kind: FaultKind::Conflict.word().to_owned(),
-                exit: FaultKind::Conflict.exit(),
-                ..failure
-            }
-            .hint("a host is running: use it, or stop it with greenroom shutdown"),
-            false => failure.hint("look with greenroom doctor"),
-        });
-    }
-    Ok((child, socket))
+/// Whose host we serve.
+enum Started {
+    Own(Stopped),
+    /// One that was there before us.
+    Beside(Host),
 }
 
-fn announce(
-    args: &ServeArgs,
-    socket: &std::path::Path,
-    web: Option<&WebResult>,
-    made: Option<&CreateResult>,
-    context: &Context,
-) -> Result<(), Failure> {
-    let session = made.map(|made| made.session.as_str());
-    let mut value = json!({ "socket": socket, "session": session });
-    if let Some(web) = web {
-        value["url"] = json!(web.url);
-        value["token"] = json!(web.token);
+async fn start() -> Result<Started, Failure> {
+    let began = Instant::now();
+    loop {
+        let mut keeper = Keeper::command(None, &[OsString::from("--foreground")]);
+        // Stdout carries our answer only; what the host has to say goes beside it.
+        let beside = io::stderr().as_fd().try_clone_to_owned();
+        let beside = beside.map_err(|error| Failure::io("cannot start the host", &error))?;
+        keeper.command.stdout(Stdio::from(beside));
+        let (child, ready) = keeper.start()?;
+        let mut child = Stopped::new(child);
+        match ready.wait().await {
+            Said::Up => return Ok(Started::Own(child)),
+            Said::Failed(why) => {
+                // It has said why and is about to exit.
+                child.ended();
+                return Err(Failure::unavailable(format!("cannot start the host: {why}"))
+                    .hint("look with greenroom doctor"));
+            }
+            Said::Held { .. } => child.ended(),
+        }
+        match Host::reach(false).await {
+            Ok(host) => return Ok(Started::Beside(host)),
+            // It has ended meanwhile.
+            Err(failure) if failure.is(FaultKind::Unavailable) && began.elapsed() < START_AGAIN => {
+            }
+            Err(failure) => return Err(failure),
+        }
     }
-    context.out.answer(&value, || {
-        let with = match args.socket {
-            Some(_) => format!("{SOCKET_VARIABLE}={} ", socket.display()),
-            None => String::new(),
+}
+
+/// What was asked for.
+struct Serve<'a> {
+    args: &'a ServeArgs,
+    params: Option<&'a CreateParams>,
+    way: Option<PathBuf>,
+    context: &'a Context,
+}
+
+/// What there is of it.
+struct Begun {
+    socket: PathBuf,
+    way: Option<Way>,
+    web: Option<WebResult>,
+    made: Option<CreateResult>,
+}
+
+impl Serve<'_> {
+    async fn begin(&self, host: &Host) -> Result<Begun, Failure> {
+        let socket = host.client.path().to_owned();
+        let way = self.way.clone().map(|path| Way::open(path, &socket)).transpose()?;
+        let web = match &self.args.http {
+            Some(address) => Some(web::serve(host, Some(address.clone())).await?),
+            None => None,
         };
-        let mut text = format!("listening on {}\n", socket.display());
-        if let Some(web) = web {
-            let WebResult { url, token_file, .. } = web;
-            text.push_str(&format!("serving HTTP on {url}; the token is in {token_file}\n"));
-        }
-        if let Some(session) = session {
-            text.push_str(&format!(
-                "{session} runs; use it with {with}greenroom attach {session}\n"
-            ));
-        } else {
-            text.push_str(&format!("start a session with {with}greenroom new\n"));
-        }
-        text
-    })
-}
+        let made = match self.params {
+            Some(params) => Some(new::create(host, params).await?),
+            None => None,
+        };
+        Ok(Begun { socket, way, web, made })
+    }
 
-/// Until the host ends, the session ends, or somebody asks us to.
-async fn live(
-    keeper: &mut Child,
-    host: &Host,
-    made: Option<&CreateResult>,
-    context: &Context,
-) -> Outcome {
-    let refuse = |error: io::Error| Failure::io("cannot watch the host", &error);
-    let mut term = signal(SignalKind::terminate()).map_err(refuse)?;
-    let mut int = signal(SignalKind::interrupt()).map_err(refuse)?;
-    let mut hup = signal(SignalKind::hangup()).map_err(refuse)?;
-    let mut child = signal(SignalKind::child()).map_err(refuse)?;
-    let ended = tokio::select! {
-        () = gone(keeper, &mut child) => None,
-        _ = term.recv() => None,
-        _ = int.recv() => None,
-        _ = hup.recv() => None,
-        status = session_end(host, made) => Some(status?),
-    };
-    match ended {
-        None => {
-            end(keeper).await?;
-            Ok(0)
+    /// Until the host ends, the session ends, or somebody asks us to stop. The host ends with us.
+    async fn own(&self, mut keeper: Stopped, stop: &mut Stop) -> Outcome {
+        let refuse = |error: io::Error| Failure::io("cannot watch the host", &error);
+        let mut child = signal(SignalKind::child()).map_err(refuse)?;
+        let begun = tokio::select! {
+            begun = async {
+                let host = Host::at(&paths()?.socket()).await?;
+                let begun = self.begin(&host).await?;
+                Ok::<_, Failure>((host, begun))
+            } => begun,
+            () = stop.asked() => return Ok(0),
+        };
+        // Whatever went wrong, the keeper ends with its guard.
+        let (host, begun) = begun?;
+        if self.tried_only(&begun)? {
+            return Ok(0);
         }
-        Some(status) => {
-            if let Some(made) = made {
-                left::tell(host, &made.session, context).await;
+        self.announce(&begun, false)?;
+        let ended = tokio::select! {
+            () = gone(keeper.keeper(), &mut child) => None,
+            () = stop.asked() => None,
+            status = session_end(&host, begun.made.as_ref()) => Some(status?),
+        };
+        let Some(status) = ended else { return Ok(0) };
+        if let Some(made) = &begun.made {
+            left::tell(&host, &made.session, self.context).await;
+        }
+        super::stop(&host, &ShutdownParams::default()).await?;
+        keeper.ended();
+        Ok(u8::from(!status.success))
+    }
+
+    /// Until the session or the host ends, or somebody asks us to stop. The host stays, the session does not.
+    async fn beside(&self, host: Host, stop: &mut Stop) -> Outcome {
+        if self.params.is_none() && self.way.is_none() && self.args.http.is_none() {
+            return Err(already(&host).await);
+        }
+        let begun = self.begin(&host).await?;
+        if self.tried_only(&begun)? {
+            return Ok(0);
+        }
+        self.announce(&begun, true)?;
+        let pid = Address::from_env()?.holder();
+        let ended = tokio::select! {
+            () = ended(pid) => return Ok(0),
+            () = stop.asked() => None,
+            status = session_end(&host, begun.made.as_ref()) => Some(status?),
+        };
+        let Some(made) = &begun.made else { return Ok(0) };
+        if ended.is_none() {
+            let params = KillParams { session: made.session.clone(), signal: None, grace_ms: None };
+            let attempt = format!("end {}", made.session);
+            host.call::<KillResult>("session.kill", &params, &attempt).await?;
+        }
+        left::tell(&host, &made.session, self.context).await;
+        Ok(ended.map_or(0, |status| u8::from(!status.success)))
+    }
+
+    /// With `--dry-run` there is only something to show.
+    fn tried_only(&self, begun: &Begun) -> Result<bool, Failure> {
+        match begun.made.as_ref().filter(|made| made.dry_run.is_some()) {
+            Some(made) => new::show(made, self.context).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn announce(&self, begun: &Begun, beside: bool) -> Result<(), Failure> {
+        let session = begun.made.as_ref().map(|made| made.session.as_str());
+        let socket = begun.way.as_ref().map_or(&begun.socket, |way| &way.path);
+        let mut value = json!({ "socket": socket, "session": session });
+        if let Some(web) = &begun.web {
+            value["url"] = json!(web.url);
+            value["token"] = json!(web.token);
+        }
+        self.context.out.answer(&value, || {
+            let with = match begun.way {
+                Some(_) => format!("{SOCKET_VARIABLE}={} ", socket.display()),
+                None => String::new(),
+            };
+            let mut text = match beside {
+                true => format!("the host that runs already listens on {}\n", socket.display()),
+                false => format!("listening on {}\n", socket.display()),
+            };
+            if let Some(web) = &begun.web {
+                let WebResult { url, token_file, .. } = web;
+                text.push_str(&format!("serving HTTP on {url}; the token is in {token_file}\n"));
             }
-            stop(host, &ShutdownParams::default()).await?;
-            let _ = keeper.wait();
-            Ok(u8::from(!status.success))
-        }
+            text.push_str(&match session {
+                Some(session) => {
+                    format!("{session} runs; use it with {with}greenroom attach {session}\n")
+                }
+                None => format!("start a session with {with}greenroom new\n"),
+            });
+            text
+        })
     }
 }
 
-/// Until the keeper has ended. The signal was listened to before the first look.
-async fn gone(keeper: &mut Child, child: &mut tokio::signal::unix::Signal) {
+/// A host runs and nothing else was asked for.
+async fn already(host: &Host) -> Failure {
+    let stats: Result<StatsResult, Failure> =
+        host.call("server.stats", &Empty {}, "ask the host").await;
+    let who = stats.map_or_else(
+        |_| String::new(),
+        |stats| {
+            format!(
+                " (keeper pid {}, {} running)",
+                stats.keeper_pid,
+                sessions(stats.sessions.running)
+            )
+        },
+    );
+    let socket = host.client.path().display();
+    let message = format!("cannot start the host: one runs already{who}, on {socket}");
+    Failure::new(FaultKind::Conflict, message)
+        .hint("use it with greenroom new and ls, or stop it with greenroom shutdown")
+}
+
+fn sessions(count: u64) -> String {
+    match count {
+        1 => "1 session".to_owned(),
+        count => format!("{count} sessions"),
+    }
+}
+
+/// Until our keeper has ended. The signal was listened to before the first look.
+async fn gone(keeper: Option<&mut Child>, child: &mut tokio::signal::unix::Signal) {
+    let Some(keeper) = keeper else { return };
     while let Ok(None) = keeper.try_wait() {
         if child.recv().await.is_none() {
             return;
         }
     }
+}
+
+/// Until a process that is not our child has ended; for ever if it cannot be watched.
+async fn ended(pid: Option<i32>) {
+    let open = |pid: i32| pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok();
+    let Some(process) = pid.and_then(open) else { return std::future::pending().await };
+    let watch = move || {
+        let mut fds = [PollFd::new(&process, PollFlags::IN)];
+        while poll(&mut fds, None) == Err(Errno::INTR) {}
+    };
+    // A thread that is left waiting does not keep us.
+    drop(tokio::task::spawn_blocking(watch).await);
 }
 
 /// Waits for the session, for ever if need be; without one it never ends.
@@ -199,13 +292,4 @@ async fn session_end(host: &Host, made: Option<&CreateResult>) -> Result<ExitSta
             Err(error) => return Err(called(&format!("wait for {}", made.session), error)),
         }
     }
-}
-
-/// Ends the keeper and with it everything; it has its own deadlines.
-async fn end(keeper: &mut Child) -> Result<(), Failure> {
-    if let Ok(None) = keeper.try_wait() {
-        // It may have ended in between.
-        let _ = kill_process(Pid::from_child(keeper), Signal::TERM);
-    }
-    keeper.wait().map(drop).map_err(|error| Failure::io("cannot wait for the host", &error))
 }
