@@ -197,7 +197,7 @@ fn is_held(path: &Path) -> bool {
     opened.is_ok_and(|file| lock(&file) == Ok(false))
 }
 
-/// The pid in a lock's first line.
+/// The pid in a lock.
 fn holder(path: &Path) -> Option<i32> {
     let mut text = String::new();
     File::open(path).ok()?.take(16).read_to_string(&mut text).ok()?;
@@ -206,14 +206,10 @@ fn holder(path: &Path) -> Option<i32> {
 
 /// Writes down who holds the directory. The locks are what counts, so a full disk is no reason not to start.
 fn note(seat: &Seat, mut lock: &File) {
-    let socket = seat.socket.display();
-    let own = Identity::own();
-    let who = own.as_ref().map(Identity::to_string).unwrap_or_default();
-    let text = format!("{}\nkeeper {who}\nsocket {socket}\n", std::process::id());
     let _ = lock.set_len(0);
     let _ = lock.rewind();
-    let _ = lock.write_all(text.as_bytes());
-    let Some(own) = own else { return };
+    let _ = lock.write_all(format!("{}\n", std::process::id()).as_bytes());
+    let Some(own) = Identity::own() else { return };
     let path = seat.state.join(LEDGER);
     let beside = seat.state.join(format!("{LEDGER}.new"));
     let write = || -> io::Result<()> {

@@ -6,6 +6,7 @@ mod attach;
 mod completions;
 mod demo;
 mod escapes;
+mod hosts;
 mod json;
 mod lifecycle;
 mod mistakes;

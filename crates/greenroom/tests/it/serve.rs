@@ -18,10 +18,110 @@ fn serve_runs_until_it_is_told_to_stop() {
     assert_eq!(home.ok(&["new", "--no-start", "--", "sh", "-c", "read x"]), "s1");
     let second = home.run(&["serve"]);
     assert_eq!(second.code, 1, "{second:?}");
-    assert!(second.err.contains("already") && second.err.contains("hint: "), "{second:?}");
+    let expected = format!("one runs already (keeper pid {}, 1 session running)", keeper(&home));
+    assert!(second.err.contains(&expected) && second.err.contains("hint: "), "{second:?}");
     kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
     assert!(serve.wait().unwrap().success());
     assert_eq!(home.run(&["ls", "--no-start"]).code, 7);
+}
+
+fn keeper(home: &Home) -> String {
+    let text = std::fs::read_to_string(home.path().join("run/greenroom.lock")).unwrap();
+    text.trim().to_owned()
+}
+
+/// `serve`, and what it says first.
+fn serving(home: &Home, args: &[&str]) -> (std::process::Child, Value) {
+    let args = [&["serve", "--json"], args].concat();
+    let mut serve = home.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
+    let said = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    (serve, said)
+}
+
+#[test]
+fn beside_a_host_a_session_is_started_there_and_ends_with_the_command() {
+    let home = Home::new();
+    let before = home.shell("read x");
+    let (mut serve, said) =
+        serving(&home, &["--name", "job", "--", "sh", "-c", "echo up; read x; exit 3"]);
+    assert_eq!(said["session"], "s2", "{said}");
+    home.wait_text("job", "up");
+    kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
+    assert!(serve.wait().unwrap().success());
+    assert_eq!(home.json(&["info", "s2", "--json"])["state"], "exited");
+    let (mut serve, said) = serving(&home, &["--", "sh", "-c", "read x; exit 3"]);
+    home.ok(&["send", said["session"].as_str().unwrap(), "x", "--enter"]);
+    assert_eq!(serve.wait().unwrap().code(), Some(1), "the session failed");
+    assert_eq!(home.json(&["info", &before, "--json"])["state"], "running");
+}
+
+#[test]
+fn beside_a_host_a_named_socket_leads_to_it_while_the_command_lives() {
+    let home = Home::new();
+    home.shell("read x");
+    let socket = home.path().join("elsewhere/x.sock");
+    let (mut serve, said) = serving(&home, &["--socket", socket.to_str().unwrap()]);
+    assert_eq!(said["socket"].as_str(), socket.to_str());
+    let list =
+        || home.command(&["ls", "--json"]).env("GREENROOM_SOCKET", &socket).output().unwrap();
+    let seen = list();
+    assert!(String::from_utf8_lossy(&seen.stdout).contains("\"s1\""), "{seen:?}");
+    // Whoever connects there is served by whatever daemon there is.
+    kill_process(Pid::from_raw(home.daemon_pid()).unwrap(), Signal::KILL).unwrap();
+    assert!(list().status.success());
+    kill_process(Pid::from_child(&serve), Signal::INT).unwrap();
+    assert!(serve.wait().unwrap().success());
+    assert!(!socket.exists() && std::fs::symlink_metadata(&socket).is_err());
+    assert!(home.ok(&["ls", "--no-start"]).contains("s1"));
+    let (mut serve, _) = serving(&home, &["--socket", socket.to_str().unwrap()]);
+    home.ok(&["shutdown"]);
+    assert!(serve.wait().unwrap().success(), "it ends with its host");
+    assert!(std::fs::symlink_metadata(&socket).is_err());
+}
+
+#[test]
+fn a_socket_where_others_may_enter_is_refused_with_a_way_out() {
+    let home = Home::new();
+    let open = home.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
+    let said = home.run(&["serve", "--socket", open.join("x.sock").to_str().unwrap()]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("others may enter") && said.err.contains("mode 1777"), "{said:?}");
+    let hint = said.err.split("--socket ").nth(1).unwrap().trim().to_owned();
+    let (mut serve, said) = serving(&home, &["--socket", &hint]);
+    assert_eq!(said["socket"], hint.as_str(), "what the hint says works");
+    kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
+    assert!(serve.wait().unwrap().success());
+    assert!(!home.socket().exists());
+}
+
+/// Signals it again and again at later and later moments of its start.
+#[test]
+fn soak_serve_told_to_stop_at_any_moment_leaves_nothing() {
+    let series = test_series::series("moments of a start", 6, 60);
+    for case in 0..series.cases {
+        let home = Home::new();
+        let socket = home.path().join("named/x.sock");
+        let wait = std::time::Duration::from_millis(series.dice(case).below(120));
+        let mut serve = home.command(&["serve", "--socket", socket.to_str().unwrap(), "--", "cat"]);
+        let mut serve = serve.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // The moment is what is tried here, so it is chosen by the clock.
+        std::thread::park_timeout(wait);
+        kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
+        let status = serve.wait().unwrap();
+        let left: Vec<_> = [&socket, &home.socket()]
+            .into_iter()
+            .filter(|path| std::fs::symlink_metadata(path).is_ok())
+            .collect();
+        assert!(left.is_empty(), "case {case} after {wait:?} ({status}): {left:?}");
+        let lock = std::fs::read_to_string(home.path().join("run/greenroom.lock"));
+        if let Some(pid) = lock.ok().and_then(|text| Pid::from_raw(text.trim().parse().ok()?)) {
+            let gone = crate::support::gone_within(pid, std::time::Duration::from_secs(5));
+            assert!(gone, "case {case} after {wait:?}: the keeper lives");
+        }
+    }
 }
 
 #[test]
