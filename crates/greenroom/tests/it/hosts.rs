@@ -300,12 +300,8 @@ fn homes_that_are_not_ours_are_refused_with_a_sentence() {
         assert_eq!(said.code, 1, "{said:?}");
         assert!(said.err.contains(why) && said.err.contains("hint: "), "{said:?}");
     };
-    for args in [&["ls"][..], &["attach", "x"], &["doctor"], &["mcp"], &["kill", "x"]] {
-        let mut relative = user.command(From::Bare, args);
-        refused(
-            relative.env("GREENROOM_HOME", "rel"),
-            if args == ["doctor"] { "" } else { "relative" },
-        );
+    for args in [&["ls"][..], &["attach", "x"], &["mcp"], &["kill", "x"], &["serve"]] {
+        refused(user.command(From::Bare, args).env("GREENROOM_HOME", "rel"), "relative");
     }
     assert!(!user.path("rel").exists());
     let theirs = user.path("theirs");

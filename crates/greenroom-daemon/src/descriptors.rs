@@ -1,0 +1,73 @@
+//! File descriptors: who must not have the last ones.
+//!
+//! Every session and every connection holds some. A host that has none left could neither list nor end what holds them; so
+//! the last are kept for answers, and whoever would take them is refused with a sentence. Absent on purpose: counting on
+//! every request; far from the limit nothing is counted.
+
+use greenroom_protocol::{Fault, FaultKind};
+use rustix::process::{Resource, getrlimit};
+
+/// What listing, ending and shutting down need at once: connections, `/proc`, the database, a clean-up's pipes.
+const FOR_ANSWERS: u64 = 24;
+/// A session's: terminal, pipe, ring, recording, and what its sandbox has.
+const OF_A_SESSION: u64 = 10;
+/// Of the daemon itself.
+const OF_THE_HOST: u64 = 64;
+/// Connections at once, however many descriptors there are: each may hold a few queues, and a runaway script must not hold
+/// them all.
+const CONNECTIONS_MAX: u64 = 4096;
+/// So many are admitted in any case.
+const CONNECTIONS_MIN: u64 = 8;
+
+/// How many connections there may be at once.
+pub fn connections_max() -> u64 {
+    (limit() / 4).clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
+}
+
+/// Whether one more session leaves enough for answers.
+pub fn room_for_a_session(sessions: u64, connections: u64) -> Result<(), Fault> {
+    let limit = limit();
+    let likely = sessions.saturating_mul(OF_A_SESSION) + connections + OF_THE_HOST;
+    if likely <= limit / 2 {
+        return Ok(());
+    }
+    // It cannot even be looked: then there is none left.
+    let open = std::fs::read_dir("/proc/self/fd").map_or(limit, |fds| fds.count() as u64);
+    judge(open, limit)
+}
+
+fn judge(open: u64, limit: u64) -> Result<(), Fault> {
+    if open + OF_A_SESSION + FOR_ANSWERS <= limit {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot start another session: {open} of the host's {limit} file descriptors are in use, and the last are kept for answers"
+    );
+    Err(Fault::new(FaultKind::Busy, message).hint(
+        "end sessions with greenroom kill, or start the host with a higher limit (ulimit -n)",
+    ))
+}
+
+fn limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_ones_are_kept() {
+        assert!(judge(30, 64).is_ok());
+        let fault = judge(31, 64).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::Busy);
+        assert!(fault.message.contains("31 of the host's 64"), "{}", fault.message);
+        assert!(judge(u64::from(u32::MAX), 64).is_err());
+    }
+
+    #[test]
+    fn far_from_the_limit_nothing_is_counted() {
+        assert!(room_for_a_session(0, 0).is_ok());
+        assert!((CONNECTIONS_MIN..=CONNECTIONS_MAX).contains(&connections_max()));
+    }
+}
