@@ -118,7 +118,8 @@ async fn open(
         .await
         .map_err(WireError::Failed)?;
     let mut wire = Wire::new(stream);
-    let attached = wire.call("session.attach", params).await?;
+    let method = "session.attach";
+    let attached = client.unless_silent(method, wire.call(method, params)).await?;
     let (stream, rest) = wire.into_parts();
     let mut decoder = AttachDecoder::new();
     decoder.push(&rest);

@@ -21,6 +21,8 @@ use crate::connect::{self, Losses, PATIENCE, Retry};
 use crate::connection::{CallFailure, Connection};
 use crate::error::ClientError;
 use crate::notifications::{KEPT, Notifications, Push};
+use crate::silence::unless_silent;
+use crate::wire::WireError;
 
 /// How long an ordinary call may take: far beyond any real one, so that nobody hangs for ever.
 pub(crate) const ANSWER_LIMIT: Duration = Duration::from_secs(120);
@@ -185,7 +187,9 @@ impl Client {
         loop {
             let connection = self.connection().await?;
             losses.begin();
-            let written = match connection.call(method, &params(start.elapsed())).await {
+            let params = params(start.elapsed());
+            let call = connection.call(method, &params);
+            let written = match unless_silent(&connection, method, call).await? {
                 Ok(raw) => return Ok(raw),
                 Err(CallFailure::Failed(error)) => return Err(error),
                 Err(CallFailure::Lost { written }) => written,
@@ -195,6 +199,16 @@ impl Client {
             }
             losses.lost(method).await?;
         }
+    }
+
+    /// A wait on another wire that ends early if this host can answer nobody.
+    pub(crate) async fn unless_silent<T>(
+        &self,
+        method: &'static str,
+        work: impl Future<Output = Result<T, WireError>>,
+    ) -> Result<T, WireError> {
+        let connection = self.connection().await.map_err(WireError::Failed)?;
+        unless_silent(&connection, method, work).await.map_err(WireError::Failed)?
     }
 
     /// The live connection, made anew if the last one died.

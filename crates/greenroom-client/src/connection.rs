@@ -45,6 +45,7 @@ pub(crate) struct Connection {
     shared: Arc<Shared>,
     queue: mpsc::Sender<Outgoing>,
     tasks: [JoinHandle<()>; 2],
+    keeper: Option<i32>,
 }
 
 #[derive(Debug)]
@@ -107,6 +108,7 @@ impl Shared {
 
 impl Connection {
     pub(crate) fn new(stream: UnixStream, pushes: broadcast::Sender<Push>) -> Connection {
+        let keeper = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let (reader, writer) = stream.into_split();
         let shared = Arc::new(Shared { state: Mutex::default(), pushes, cancelled: Notify::new() });
         let (queue, jobs) = mpsc::channel(QUEUE);
@@ -114,7 +116,12 @@ impl Connection {
             tokio::spawn(write(writer, jobs, Arc::clone(&shared))),
             tokio::spawn(read(reader, Arc::clone(&shared))),
         ];
-        Connection { shared, queue, tasks }
+        Connection { shared, queue, tasks, keeper }
+    }
+
+    /// The process that listens for the host, if the kernel tells.
+    pub(crate) fn keeper(&self) -> Option<i32> {
+        self.keeper
     }
 
     pub(crate) fn is_dead(&self) -> bool {

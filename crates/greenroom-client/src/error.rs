@@ -51,6 +51,15 @@ pub enum ClientError {
         /// How long we waited.
         after: Duration,
     },
+    /// The daemon does not run, though it is there.
+    #[error("the host does not answer: its daemon (pid {pid}) is stopped")]
+    Stopped {
+        /// The daemon.
+        pid: i32,
+    },
+    /// The daemon does not come up.
+    #[error("the host does not answer: its daemon ends again and again")]
+    KeepsDying,
     /// Too many calls at once on one client.
     #[error("cannot call {method}: {limit} calls are in flight already")]
     Busy {
@@ -130,6 +139,8 @@ impl ClientError {
             ClientError::Unreachable { .. }
             | ClientError::EffectUnknown { .. }
             | ClientError::KeepsFailing { .. }
+            | ClientError::Stopped { .. }
+            | ClientError::KeepsDying
             | ClientError::NoAnswer { .. } => FaultKind::Unavailable,
             ClientError::Busy { .. } | ClientError::Congested { .. } => FaultKind::Busy,
             ClientError::Fault(fault) => fault.kind(),
@@ -158,7 +169,10 @@ impl ClientError {
             ClientError::EffectUnknown { .. } => {
                 Some("look with greenroom ls before trying again".to_owned())
             }
-            ClientError::KeepsFailing { .. } | ClientError::NoAnswer { .. } => {
+            ClientError::Stopped { pid } => Some(format!("let it go on with kill -CONT {pid}")),
+            ClientError::KeepsDying
+            | ClientError::KeepsFailing { .. }
+            | ClientError::NoAnswer { .. } => {
                 Some("look into greenroom logs".to_owned())
             }
             ClientError::Answer { .. } | ClientError::Garbled(_) => {

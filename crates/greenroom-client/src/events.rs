@@ -143,7 +143,9 @@ impl EventStream {
             connect::open(self.client.path(), self.client.options().patience, retry).await?;
         self.losses.begin();
         let mut wire = Wire::new(stream);
-        match wire.call::<_, SubscribeResult>("server.subscribe", &self.params(true)).await {
+        let (method, params) = ("server.subscribe", self.params(true));
+        let call = wire.call::<_, SubscribeResult>(method, &params);
+        match self.client.unless_silent(method, call).await {
             Ok(answer) => {
                 // Where the log stands now: from here on nothing is missed.
                 self.seen = self.seen.or(Some(answer.next_since));

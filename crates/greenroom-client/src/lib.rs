@@ -24,6 +24,7 @@ mod error;
 mod events;
 mod methods;
 mod notifications;
+mod silence;
 mod wire;
 
 pub use attach::{AttachEvent, AttachStream};

@@ -14,6 +14,7 @@ mod callers;
 mod chains;
 pub mod config;
 mod convert;
+mod descriptors;
 mod events;
 mod follow;
 mod hooks;

@@ -4,6 +4,7 @@
 //! of `accept` is either about that one connection (go on), about a shortage (pause), or about the
 //! socket itself (end, and be restarted).
 
+use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::sync::Arc;
@@ -14,12 +15,10 @@ use rustix::io::Errno;
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::callers;
+use crate::descriptors;
 use crate::host::{Counters, Host};
 use crate::rpc::conn;
 use crate::rpc::peer::Caller;
-
-/// Connections at once. Each may hold a few queues; a runaway script must not hold them all.
-const CONNECTIONS_MAX: u64 = 4096;
 
 /// Out of descriptors or memory: others must end something first.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
@@ -33,18 +32,29 @@ pub async fn accept(host: Arc<Host>, listener: StdListener) -> Result<(), Socket
     listener.set_nonblocking(true).map_err(SocketError)?;
     let listener = UnixListener::from_std(listener).map_err(SocketError)?;
     let mut stopping = host.life.stopping();
+    let most = descriptors::connections_max();
+    // Given up for a moment when there is none left, so that whoever knocks is told.
+    let mut spare = File::open("/dev/null").ok();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stopping.wait() => return Ok(()),
         };
         match accepted {
-            Ok((stream, _)) => admit(&host, stream),
+            Ok((stream, _)) => admit(&host, stream, most),
             Err(error) => match class(&error) {
                 Trouble::Passing => {}
                 Trouble::Shortage => {
                     tracing::warn!(%error, "accepting a connection");
+                    if spare.take().is_some()
+                        && let Ok(Ok((stream, _))) =
+                            tokio::time::timeout(SHORTAGE_PAUSE, listener.accept()).await
+                    {
+                        let why = "the host has no file descriptor left";
+                        refuse(&host, &stream, FaultKind::Busy, why);
+                    }
                     tokio::time::sleep(SHORTAGE_PAUSE).await;
+                    spare = File::open("/dev/null").ok();
                 }
                 Trouble::Fatal => return Err(SocketError(error)),
             },
@@ -71,7 +81,7 @@ fn class(error: &io::Error) -> Trouble {
     }
 }
 
-fn admit(host: &Arc<Host>, stream: UnixStream) {
+fn admit(host: &Arc<Host>, stream: UnixStream, most: u64) {
     let caller = match stream.peer_cred() {
         Ok(peer) if peer.uid() == rustix::process::geteuid().as_raw() => {
             Caller::of_our_user(peer.pid().and_then(|pid| u32::try_from(pid).ok()))
@@ -101,7 +111,7 @@ fn admit(host: &Arc<Host>, stream: UnixStream) {
         tracing::warn!(pid = caller.pid, why, "a caller gets no answers");
         host.counters.refuse();
     }
-    if host.counters.connections() >= CONNECTIONS_MAX {
+    if host.counters.connections() >= most {
         return refuse(host, &stream, FaultKind::Busy, "the host has too many connections");
     }
     let connected = Counters::connected(host);

@@ -55,7 +55,7 @@ mod workers;
 pub use claim::Seat;
 pub use inherit::{Inherited, inherited};
 pub use link::{KeeperEvent, KeeperLink, LINK_FD, LISTEN_FD, LinkError, SessionFds};
-pub use listen::{Short, lead, link, unlead};
+pub use listen::{lead, link, unlink};
 pub use message::{
     ExitStatus, KeeperHello, LastExit, MAX_TAKE, PROTOCOL_VERSION, SessionEntry, SessionId,
     SessionState, SignalTarget, SpawnStep, WorkerId,

@@ -22,6 +22,8 @@ use crate::claim::{ClaimError, Seat, private_directory};
 const BACKLOG: i32 = 1024;
 /// `sun_path` is 108 bytes with its NUL.
 const MAX_SOCKET_PATH: usize = 107;
+/// Of HTTP, beside the socket.
+const TOKEN: &str = "token";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
@@ -139,14 +141,14 @@ fn socket() -> Result<OwnedFd, Errno> {
 }
 
 /// A name for a path that is too long for a socket's address: through a handle of its directory.
-pub struct Short {
-    pub path: PathBuf,
+struct Short {
+    path: PathBuf,
     _directory: Option<OwnedFd>,
 }
 
 impl Short {
     /// Good while it lives.
-    pub fn of(path: &Path) -> Result<Short, Errno> {
+    fn of(path: &Path) -> Result<Short, Errno> {
         let parts = path.parent().zip(path.file_name());
         match parts.filter(|_| path.as_os_str().as_bytes().len() > MAX_SOCKET_PATH) {
             None => Ok(Short { path: path.to_owned(), _directory: None }),
@@ -166,9 +168,12 @@ impl Short {
 pub fn lead(alias: &Path, socket: &Path) -> io::Result<bool> {
     let (Some(theirs), Some(ours)) = (alias.parent(), socket.parent()) else { return Ok(false) };
     let us = rustix::process::geteuid().as_raw();
-    // A login's directory of somebody else, left over from before `su`.
-    let login = theirs.parent().and_then(|login| std::fs::metadata(login).ok());
-    if login.is_some_and(|login| login.uid() != us) {
+    let login = theirs.parent();
+    // A login's directory of somebody else, left over from before `su`; or all around it is gone.
+    let theirs_too = login
+        .and_then(|login| std::fs::metadata(login).ok())
+        .is_some_and(|login| login.uid() != us);
+    if theirs_too || !login.and_then(Path::parent).is_some_and(Path::exists) {
         return Ok(false);
     }
     DirBuilder::new().recursive(true).mode(0o700).create(theirs)?;
@@ -179,9 +184,8 @@ pub fn lead(alias: &Path, socket: &Path) -> io::Result<bool> {
     if meta.mode() & 0o077 != 0 {
         std::fs::set_permissions(theirs, PermissionsExt::from_mode(0o700))?;
     }
-    let token = Path::new("token");
     let made = link(alias, socket)?;
-    Ok(link(&theirs.join(token), &ours.join(token))? || made)
+    Ok(link(&theirs.join(TOKEN), &ours.join(TOKEN))? || made)
 }
 
 /// One link to a socket of ours. Answers whether it was made: what is somebody else's stays.
@@ -205,10 +209,18 @@ pub fn link(from: &Path, to: &Path) -> io::Result<bool> {
     std::fs::rename(&beside, from).map(|()| true)
 }
 
+/// Takes away what [`lead`] made.
+pub(crate) fn unlead(alias: &Path, socket: &Path) {
+    unlink(alias, socket);
+    if let (Some(theirs), Some(ours)) = (alias.parent(), socket.parent()) {
+        unlink(&theirs.join(TOKEN), &ours.join(TOKEN));
+    }
+}
+
 /// Takes away a link of ours.
-pub fn unlead(alias: &Path, socket: &Path) {
-    if std::fs::read_link(alias).is_ok_and(|target| target == socket) {
-        let _ = std::fs::remove_file(alias);
+pub fn unlink(from: &Path, to: &Path) {
+    if std::fs::read_link(from).is_ok_and(|target| target == to) {
+        let _ = std::fs::remove_file(from);
     }
 }
 

@@ -16,6 +16,8 @@ use crate::claim::{Claim, Seat};
 use crate::keeper::{Keeper, UPGRADE_GRACE};
 use crate::listen::{self, Door};
 
+/// Whoever takes a directory away takes its files first, and must find it empty in the end.
+const SETTLED: Duration = Duration::from_millis(200);
 /// Whoever has just made the runtime directory may mount something over it: look once more.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 
@@ -24,13 +26,13 @@ const SECOND_LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct Watch {
     /// `None` where the system has no more of these: then clients ask.
     fd: Option<OwnedFd>,
-    second_look: Option<Instant>,
+    look_at: Option<Instant>,
 }
 
 impl Watch {
     pub(crate) fn over(seat: &Seat) -> Watch {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
-        let watch = Watch { fd, second_look: None };
+        let watch = Watch { fd, look_at: None };
         watch.renew(seat);
         watch
     }
@@ -40,7 +42,7 @@ impl Watch {
     }
 
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.second_look
+        self.look_at
     }
 
     /// Watches what is there now. A directory that is watched already stays so.
@@ -70,28 +72,40 @@ impl Watch {
 }
 
 impl Keeper {
-    /// Something on the way may have changed.
-    pub(crate) fn mend(&mut self) {
+    /// The file system says that something on the way has changed. It is left alone while it changes.
+    pub(crate) fn notice(&mut self) {
         self.watch.drain();
+        self.watch.renew(&self.seat);
+        let seat = &self.seat;
+        let led = |alias| std::fs::read_link(alias).is_ok_and(|to| to == seat.socket);
+        if !self.door.is_reachable(&seat.socket) || !seat.alias.iter().all(led) {
+            self.watch.look_at = Some(Instant::now() + SETTLED);
+        }
+    }
+
+    /// Makes again what is missing.
+    pub(crate) fn mend(&mut self) {
         if self.ending.is_some() {
             return;
         }
         let made = self.mend_socket() | self.mend_alias();
         self.watch.renew(&self.seat);
         if made {
-            self.watch.second_look = Some(Instant::now() + SECOND_LOOK);
+            self.watch.look_at = Some(Instant::now() + SECOND_LOOK);
         }
     }
 
     pub(crate) fn mend_on_time(&mut self, now: Instant) {
-        if self.watch.second_look.is_some_and(|at| at <= now) {
-            self.watch.second_look = None;
+        if self.watch.look_at.is_some_and(|at| at <= now) {
+            self.watch.look_at = None;
             self.mend();
         }
     }
 
     fn mend_socket(&mut self) -> bool {
-        if self.door.is_reachable(&self.seat.socket) {
+        let above = self.seat.state.parent();
+        // A home that was removed as a whole is not made again.
+        if self.door.is_reachable(&self.seat.socket) || above.is_none_or(|above| !above.exists()) {
             return false;
         }
         if !self.claim.covers(&self.seat.state) {

@@ -264,7 +264,7 @@ fn live(mut keeper: Keeper) -> ExitCode {
             keeper.serve_link();
         }
         if woken.files {
-            keeper.mend();
+            keeper.notice();
         }
         if woken.signals {
             act_on_signals(&mut keeper);

@@ -32,6 +32,8 @@ const HELD_PATIENCE: Duration = Duration::from_secs(10);
 /// Whoever waits for it looks again this often at first, and then ever more rarely.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// How much of a daemon's last line is told.
+const LAST_WORDS: usize = 400;
 /// Names the socket of a host that was started with `serve --socket`.
 pub const SOCKET_VARIABLE: &str = "GREENROOM_SOCKET";
 
@@ -161,6 +163,11 @@ pub fn called(attempt: &str, error: ClientError) -> Failure {
     let hint = error.hint();
     match error {
         ClientError::Fault(fault) => Failure::refused(attempt, fault),
+        ClientError::KeepsDying => {
+            let why = last_words().map(|words| format!(": {words}")).unwrap_or_default();
+            let message = format!("cannot {attempt}: {error}{why}");
+            Failure { hint, ..Failure::unavailable(message) }
+        }
         ClientError::Unreachable { path, source } => {
             let kind = ClientError::Unreachable {
                 path: path.clone(),
@@ -178,6 +185,15 @@ pub fn called(attempt: &str, error: ClientError) -> Failure {
             Failure { hint, ..Failure::new(error.kind(), format!("cannot {attempt}: {error}")) }
         }
     }
+}
+
+/// What the daemon said last, before it had a log.
+fn last_words() -> Option<String> {
+    let text = std::fs::read(paths().ok()?.daemon_err()).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
+    // It may quote a file that anybody wrote.
+    Some(line.chars().filter(|c| !c.is_control()).take(LAST_WORDS).collect())
 }
 
 fn is_absent(error: &ClientError) -> bool {

@@ -64,3 +64,24 @@ async fn a_path_too_long_for_a_socket_is_an_error() {
     let error = within(Client::connect(format!("/tmp/{}", "x".repeat(200)))).await.unwrap_err();
     assert!(error.to_string().starts_with("cannot reach the host at /tmp/xxx"), "{error}");
 }
+
+#[tokio::test]
+async fn a_client_is_one_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let _client = within(Client::connect_now(&path)).await.unwrap();
+    assert!(listener.accept().is_ok());
+    assert!(listener.accept().is_err(), "the second connection of one client");
+}
+
+#[tokio::test]
+async fn a_path_too_long_for_an_address_is_reached() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep = dir.path().join("x".repeat(60)).join("y".repeat(60));
+    std::fs::create_dir_all(&deep).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind(dir.path().join("sock")).unwrap();
+    std::fs::rename(dir.path().join("sock"), deep.join("sock")).unwrap();
+    within(Client::connect_now(deep.join("sock"))).await.unwrap();
+}

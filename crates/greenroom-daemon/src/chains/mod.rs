@@ -35,6 +35,7 @@ pub use describe::{describe, measure};
 pub use ends::Ends;
 
 use crate::config::Config;
+use crate::descriptors;
 use crate::hooks::{self, Gatekeeper};
 use crate::host::Host;
 use crate::methods::session::ladder;
@@ -89,6 +90,8 @@ pub async fn start(
     base: greenroom_engine::SessionSpec,
     ask: Ask,
 ) -> Result<SessionHandle, Fault> {
+    let sessions = host.engine.handles().len() as u64;
+    descriptors::room_for_a_session(sessions, host.counters.connections())?;
     host.engine.check(&base).map_err(fault::engine)?;
     let id = host.engine.next_id().await.map_err(fault::engine)?;
     let spec = SessionSpec::new(id, base, ask);

@@ -85,7 +85,7 @@ fn the_second_way_leads_to_the_socket_and_is_made_again() {
 fn what_is_somebody_elses_stays() {
     let dir = tempfile::tempdir().unwrap();
     let seat = seat(dir.path());
-    let alias = dir.path().join("login/sock");
+    let alias = dir.path().join("login/greenroom/sock");
     private_directory(&alias).unwrap();
     let live = UnixListener::bind(&alias).unwrap();
     lead(&alias, &seat.socket).unwrap();
@@ -97,7 +97,7 @@ fn what_is_somebody_elses_stays() {
     assert_eq!(std::fs::read_to_string(&alias).unwrap(), "a file");
     if rustix::process::geteuid().is_root() {
         std::fs::remove_file(&alias).unwrap();
-        let login = dir.path().join("login");
+        let login = dir.path().join("login/greenroom");
         std::os::unix::fs::chown(&login, Some(65534), None).unwrap();
         assert!(!lead(&alias, &seat.socket).unwrap());
         assert_eq!(std::fs::read_dir(login).unwrap().count(), 1, "only the token's link of before");

@@ -24,8 +24,8 @@ use serde_json::json;
 
 use super::Context;
 use crate::cli::DoctorArgs;
-use crate::error::{Outcome, plain};
-use crate::host::Address;
+use crate::error::{Failure, Outcome, plain};
+use crate::host::{Address, Host};
 use crate::output::{Tone, bytes, one_line, span};
 
 /// Free disk space below which sessions will stop being recorded soon.
@@ -118,16 +118,22 @@ async fn stats() -> Result<StatsResult, Check> {
     let name = "host";
     let address = Address::from_env()
         .map_err(|failure| Check::fail(name, failure.message, "set GREENROOM_HOME"))?;
-    let socket = address.socket;
-    if !socket.exists() {
+    let failed = |failure: Failure| {
+        let fix = failure.hint.unwrap_or_else(|| "look into greenroom logs".to_owned());
+        Check::fail(name, failure.message, fix)
+    };
+    let (socket, held) = (&address.socket, address.holder().is_some());
+    if !held && !socket.exists() {
         return Err(Check::ok(name, "not running; it starts on first use"));
     }
-    let client = Client::connect_now(&socket).await.map_err(|_| {
-        let detail = format!("nobody listens on {}", socket.display());
-        Check::warn(name, detail, "it is cleaned up by the next start: greenroom ls")
-    })?;
-    let stats = client.call("server.stats", &Empty {}).await;
-    stats.map_err(|error| Check::fail(name, error.to_string(), "look into greenroom logs"))
+    let host = match held {
+        true => Host::reach(false).await.map_err(failed)?,
+        false => Client::connect_now(socket).await.map(|client| Host { client }).map_err(|_| {
+            let detail = format!("nobody listens on {}", socket.display());
+            Check::warn(name, detail, "it is cleaned up by the next start: greenroom ls")
+        })?,
+    };
+    host.call("server.stats", &Empty {}, "ask the host").await.map_err(failed)
 }
 
 /// Only if something of a session could not be cleaned up.

@@ -55,7 +55,7 @@ impl Way {
 
 impl Drop for Way {
     fn drop(&mut self) {
-        greenroom_keeper::unlead(&self.path, &self.socket);
+        greenroom_keeper::unlink(&self.path, &self.socket);
     }
 }
 

@@ -19,6 +19,7 @@ mod record;
 mod run;
 mod seeds;
 mod serve;
+mod silence;
 mod storms;
 mod support;
 mod surfaces;
