@@ -11,6 +11,9 @@ pub const EXIT_SHUTDOWN: i32 = 0;
 /// Exit code of a daemon that makes room for its successor: restarted at once, without back-off.
 pub const EXIT_UPGRADE: i32 = 75;
 
+/// The name under which keeper and daemon show in `ps`, whatever the path of their image.
+pub(crate) const CALLED: &std::ffi::CStr = c"greenroom";
+
 #[derive(Debug)]
 pub struct KeeperOptions {
     /// The listening socket; its directory is made (0700) if missing.
@@ -24,7 +27,7 @@ pub struct KeeperOptions {
     /// Program and arguments of the daemon, e.g. `["/proc/self/exe", "daemon", …]`. `/proc/self/exe` follows the keeper's
     /// image, so a replaced keeper starts the new daemon.
     pub daemon: Vec<OsString>,
-    /// Daemon's stdout and stderr stay on this terminal; SIGINT and SIGHUP stop like SIGTERM.
+    /// Daemon's stdout and stderr stay on this terminal; SIGINT and the end of the terminal stop like SIGTERM.
     pub foreground: bool,
     /// Gets `ok\n` when the first daemon is ready, or the reason why it never will be.
     pub ready_fd: Option<OwnedFd>,
