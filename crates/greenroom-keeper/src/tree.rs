@@ -206,10 +206,32 @@ fn ancestors(table: &HashMap<i32, Stat>) -> HashSet<i32> {
     above
 }
 
-/// `false` for a process that is gone or not ours to read.
 fn has_marker(pid: i32, marker: &[u8]) -> bool {
+    environ(pid).split(|byte| *byte == 0).any(|it| it == marker)
+}
+
+/// Everybody who has this variable in the environment, by its value. Never this process, its ancestors, or pid 1.
+pub fn marked(variable: &str) -> HashMap<Vec<u8>, Vec<Process>> {
+    let start = format!("{variable}=").into_bytes();
+    let mut found: HashMap<Vec<u8>, Vec<Process>> = HashMap::new();
+    let table = lineage::pids().filter_map(|pid| Some((pid, Stat::of(pid)?))).collect();
+    let untouchable = ancestors(&table);
+    for (pid, stat) in table.iter().filter(|(pid, _)| !untouchable.contains(pid)) {
+        let environ = environ(*pid);
+        let value = environ.split(|byte| *byte == 0).find_map(|it| it.strip_prefix(&start[..]));
+        if let Some(value) = value {
+            let process = Process { pid: *pid, start_time: stat.start_time };
+            found.entry(value.to_vec()).or_default().push(process);
+        }
+    }
+    found
+}
+
+/// Empty for a process that is gone or not ours to read.
+fn environ(pid: i32) -> Vec<u8> {
     let mut environ = Vec::new();
-    let file = std::fs::File::open(format!("/proc/{pid}/environ"));
-    let read = file.and_then(|file| file.take(MAX_ENVIRON_BYTES).read_to_end(&mut environ));
-    read.is_ok() && environ.split(|byte| *byte == 0).any(|it| it == marker)
+    if let Ok(file) = std::fs::File::open(format!("/proc/{pid}/environ")) {
+        let _ = file.take(MAX_ENVIRON_BYTES).read_to_end(&mut environ);
+    }
+    environ
 }
