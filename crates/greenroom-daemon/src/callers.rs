@@ -1,10 +1,14 @@
-//! Who may talk to the host at all: nobody who is inside of a confined session.
+//! Who may talk to the host at all: nobody who is inside of a confined session, or ever was.
 //!
 //! A confined session cannot see our socket and, at level full, cannot make one of its kind. This is the second lock:
-//! should a socket be passed to it, or the first lock have a hole, whoever is inside still gets no answer. While no
-//! session is confined nothing is looked at. While one is, a caller that cannot be judged is refused.
+//! should a socket be passed to it, or the first lock have a hole, whoever is inside still gets no answer.
+//!
+//! What decides: every confined process is under one system call filter more than we are, and can never shed it, nor can what it
+//! starts, whoever its parents are now. So a caller with no more filters than ours, in our pid namespace, is none. Any other
+//! is one unless it is below the warden of a plain session (the kernel's word, not its own: `greenroom_keeper`), where people
+//! may run what they like. While no session was ever confined under this state directory nothing is looked at; since then a
+//! caller that cannot be judged is refused.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use crate::host::Host;
@@ -12,72 +16,113 @@ use crate::host::Host;
 /// Longest line of ancestors that is walked.
 const ANCESTORS_MAX: usize = 1024;
 
+const INSIDE: &str = "callers inside a confined session are not served";
+const UNKNOWN: &str = "the calling process cannot be looked at";
+const DOUBTFUL: &str = "the calling process is confined by something, perhaps by us";
+
 /// Why this caller is refused, if it is.
 pub fn refused(host: &Host, pid: Option<u32>) -> Option<&'static str> {
-    if host.chains.confined().is_empty() {
+    if !is_needed(host) {
         return None;
     }
-    judge(pid, &leaders(host), u32::try_from(host.hello.keeper_pid).unwrap_or(0))
-}
-
-/// Why a process that is known is refused: only if it is inside of a confined session for certain.
-pub fn inside(host: &Host, pid: u32) -> Option<&'static str> {
-    let leaders = leaders(host);
-    let keeper = u32::try_from(host.hello.keeper_pid).unwrap_or(0);
-    let above = std::iter::successors(Some(pid), |at| parent(*at).filter(|parent| *parent > 1));
-    let above = above.take(ANCESTORS_MAX).take_while(|at| *at != keeper);
-    let orphan = parent(pid) == Some(keeper) && filtered(pid);
-    let inside = orphan || above.into_iter().any(|at| leaders.contains(&at));
-    inside.then_some("callers inside a confined session are not served")
-}
-
-fn leaders(host: &Host) -> HashSet<u32> {
-    let pid = |id: greenroom_engine::SessionId| host.engine.find(&id.to_string()).ok()?.info().pid;
-    host.chains.confined().into_iter().filter_map(pid).collect()
-}
-
-fn judge(pid: Option<u32>, leaders: &HashSet<u32>, keeper: u32) -> Option<&'static str> {
     // A process of a namespace we cannot see has number 0.
     let Some(pid) = pid.filter(|pid| *pid != 0) else {
         return Some("the kernel does not say which process is calling");
     };
-    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-    let (theirs, ours) = (namespace(&pid.to_string()), namespace("self"));
-    if theirs.is_none() || theirs != ours {
-        return Some("callers inside a confined session are not served");
+    match judge(pid, &Wardens::of(host)) {
+        Verdict::Outside => None,
+        Verdict::Inside => Some(INSIDE),
+        Verdict::Doubtful => Some(DOUBTFUL),
+        Verdict::Unknown => Some(UNKNOWN),
     }
+}
+
+/// Why a caller by HTTP is refused. It has the token; browsers have fences of their own, so one that cannot be told from ours
+/// is refused only where ours could have lost somebody.
+pub fn inside(host: &Host, pid: u32) -> Option<&'static str> {
+    match judge(pid, &Wardens::of(host)) {
+        Verdict::Inside => Some(INSIDE),
+        Verdict::Doubtful if host.keeper.confined().lost => Some(DOUBTFUL),
+        Verdict::Doubtful | Verdict::Outside | Verdict::Unknown => None,
+    }
+}
+
+/// Whether a session was ever confined here.
+pub fn is_needed(host: &Host) -> bool {
+    host.keeper.confined().ever || !host.chains.confined().is_empty()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Outside,
+    Inside,
+    /// It has a fence, and nobody says whose.
+    Doubtful,
+    Unknown,
+}
+
+/// Below whom sessions are.
+#[derive(Default)]
+struct Wardens {
+    plain: Vec<u32>,
+    confined: Vec<u32>,
+    /// Whoever comes home to it was a session's, and is held by nobody.
+    keeper: u32,
+}
+
+impl Wardens {
+    fn of(host: &Host) -> Wardens {
+        let (plain, confined) = host.keeper.wardens();
+        Wardens { plain, confined, keeper: u32::try_from(host.hello.keeper_pid).unwrap_or(0) }
+    }
+}
+
+fn judge(pid: u32, wardens: &Wardens) -> Verdict {
+    let (Some(seen), Some(own)) = (Fence::of(&pid.to_string()), Fence::of("self")) else {
+        return Verdict::Unknown;
+    };
+    let fenced = seen.filters > own.filters || seen.namespace != own.namespace;
     let mut at = pid;
     for _ in 0..ANCESTORS_MAX {
-        if leaders.contains(&at) {
-            return Some("callers inside a confined session are not served");
+        if wardens.confined.contains(&at) {
+            return Verdict::Inside;
         }
-        let Some(parent) = parent(at) else {
-            return Some("the calling process cannot be looked at");
-        };
-        // Whoever lost its parent came home to the keeper: it was a session's, and one with a filter was confined.
-        if parent == keeper && at == pid && filtered(pid) {
-            return Some("callers inside a confined session are not served");
+        if wardens.plain.contains(&at) || !fenced {
+            return Verdict::Outside;
         }
-        if parent <= 1 || parent == keeper {
-            return None;
+        match parent(at) {
+            Some(parent) if parent == wardens.keeper => return Verdict::Inside,
+            Some(0 | 1) => return Verdict::Doubtful,
+            Some(parent) => at = parent,
+            None => return Verdict::Unknown,
         }
-        at = parent;
     }
-    Some("the calling process cannot be looked at")
+    Verdict::Unknown
+}
+
+/// What a process can never shed.
+#[derive(Debug, PartialEq, Eq)]
+struct Fence {
+    filters: u32,
+    namespace: PathBuf,
+}
+
+impl Fence {
+    fn of(pid: &str) -> Option<Fence> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let field = |name: &str| -> Option<u32> {
+            text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        };
+        // Kernels before 5.9 say whether, not how many.
+        let filters = field("Seccomp_filters:").or_else(|| field("Seccomp:"))?;
+        let namespace = std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok()?;
+        Some(Fence { filters, namespace })
+    }
 }
 
 fn parent(pid: u32) -> Option<u32> {
-    status(pid, "PPid:")
-}
-
-/// Under a system call filter.
-fn filtered(pid: u32) -> bool {
-    status(pid, "Seccomp:").is_none_or(|mode| mode != 0)
-}
-
-fn status(pid: u32, field: &str) -> Option<u32> {
-    let text = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/status"))).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(field)?.trim().parse().ok())
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -87,21 +132,18 @@ mod tests {
     #[test]
     fn descendants_of_a_confined_leader_are_refused() {
         let us = std::process::id();
-        let mother = parent(us).unwrap();
-        assert_eq!(judge(Some(us), &HashSet::new(), 0), None);
-        assert!(judge(Some(us), &HashSet::from([us]), 0).is_some());
-        assert!(judge(Some(us), &HashSet::from([mother]), 0).is_some());
+        assert_eq!(judge(us, &Wardens::default()), Verdict::Outside);
+        let confined = |pid| Wardens { confined: vec![pid], ..Wardens::default() };
+        assert_eq!(judge(us, &confined(us)), Verdict::Inside);
     }
 
     #[test]
-    fn whoever_cannot_be_judged_is_refused() {
-        assert!(judge(None, &HashSet::new(), 0).is_some());
-        assert!(judge(Some(0), &HashSet::new(), 0).is_some());
-        assert!(judge(Some(u32::MAX), &HashSet::new(), 0).is_some());
+    fn whoever_cannot_be_looked_at_is_unknown() {
+        assert_eq!(judge(u32::MAX, &Wardens::default()), Verdict::Unknown);
     }
 
     #[test]
-    fn another_namespace_is_refused() {
+    fn another_namespace_is_judged_by_who_holds_it() {
         let mut child = match std::process::Command::new("unshare")
             .args(["--user", "--pid", "--fork", "--kill-child", "sleep", "600"])
             .spawn()
@@ -117,7 +159,17 @@ mod tests {
             found.filter(|_| child.try_wait().is_ok_and(|ended| ended.is_none()))
         });
         if let Some(inside) = inside {
-            assert!(judge(Some(inside), &HashSet::new(), 0).is_some());
+            let us = std::process::id();
+            let verdict = |wardens: Wardens| judge(inside, &wardens);
+            let found = verdict(Wardens::default());
+            assert!(matches!(found, Verdict::Doubtful | Verdict::Unknown), "{found:?}");
+            let plain = Wardens { plain: vec![us], ..Wardens::default() };
+            assert_eq!(verdict(plain), Verdict::Outside, "people may run what they like");
+            let confined = Wardens { confined: vec![child.id()], ..Wardens::default() };
+            assert_eq!(verdict(confined), Verdict::Inside);
+            // The child of an orphan that came home to the keeper: its parent is not the keeper itself.
+            let orphan = Wardens { keeper: us, ..Wardens::default() };
+            assert_eq!(verdict(orphan), Verdict::Inside);
         }
         let _ = child.kill();
         let _ = child.wait();

@@ -76,6 +76,7 @@ pub fn info(info: SessionInfo, clients: Vec<wire::ClientEntry>) -> wire::Session
         started_at: Some(Timestamp::from_system(record.created)),
         ended_at: ended.map(|(at, _)| Timestamp::from_system(at)),
         exit: ended.map(|(_, status)| exit(status)),
+        processes_left: 0,
         title: info.title.map(|title| title.into_inner()),
         task: record.task,
         labels: record.labels,

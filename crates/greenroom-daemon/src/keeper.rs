@@ -4,6 +4,8 @@
 //! matched to whoever asked. One thread, `keeper-link`, does nothing but receive: the keeper stops
 //! listening to a daemon that does not. Deliberately absent: what a session is.
 
+mod left;
+mod notes;
 mod work;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,10 +21,11 @@ use greenroom_engine::journal::{RING_BYTES, RingFds};
 use greenroom_engine::process::{ExitStatus, Held, Member, ProcessError, Processes, Target, Wait};
 use greenroom_engine::spec::SessionSpec;
 use greenroom_keeper as keeper;
-use greenroom_keeper::tree::{self, Process};
+use greenroom_keeper::tree::{Process, Tree};
 use greenroom_keeper::{KeeperEvent, KeeperHello, KeeperLink, LinkError, SessionEntry, SpawnSpec};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
+pub use notes::{Confined, Note, Notes};
 pub use work::Workers;
 
 /// The keeper is one thread that never blocks: when it has not answered after this long it never will.
@@ -65,6 +68,12 @@ pub struct Keeper {
     state: Mutex<State>,
     /// It starts programs of plugins.
     workers: bool,
+    /// It has wardens, tells which, and ends whole sessions.
+    wardens: bool,
+    notes: Notes,
+    confined: Mutex<Confined>,
+    /// Rings when nothing is left of some session.
+    over: Notify,
 }
 
 #[derive(Default)]
@@ -75,7 +84,8 @@ struct State {
     exited: HashMap<u64, ExitStatus>,
     /// Where programs in a sandbox look for the proxy, until somebody serves them there.
     listeners: HashMap<u64, OwnedFd>,
-    leaders: HashMap<u64, Process>,
+    /// Of every session that has processes, ended or not.
+    trees: HashMap<u64, Tree>,
     /// Released while their program still lived: to be released again when it has ended.
     unwanted: HashSet<u64>,
     workers: work::Table,
@@ -91,7 +101,7 @@ struct Refusal {
 
 impl Keeper {
     /// Greets the keeper and takes over what it holds. Blocks; runs before anything else does.
-    pub fn meet(link: KeeperLink) -> Result<(Keeper, Inheritance), KeeperError> {
+    pub fn meet(link: KeeperLink, notes: Notes) -> Result<(Keeper, Inheritance), KeeperError> {
         link.hello()?;
         let hello = loop {
             match link.recv()?.ok_or(KeeperError::Gone)? {
@@ -103,8 +113,17 @@ impl Keeper {
             let known = keeper::PROTOCOL_VERSION;
             return Err(KeeperError::Version { found: hello.version, known });
         }
-        let keeper = Keeper { link, state: Mutex::default(), workers: hello.workers };
+        let keeper = Keeper {
+            link,
+            state: Mutex::default(),
+            workers: hello.workers,
+            wardens: hello.wardens,
+            confined: Mutex::new(notes.confined()),
+            notes,
+            over: Notify::new(),
+        };
         let sessions = keeper.take_all()?;
+        keeper.ask_for_wardens()?;
         Ok((keeper, Inheritance { hello, sessions }))
     }
 
@@ -143,8 +162,9 @@ impl Keeper {
         let mut state = self.state();
         if let keeper::SessionState::Exited(status) = entry.state {
             state.exited.insert(entry.id.0, exit_status(status));
-        } else if let Some(leader) = Process::of(entry.pid) {
-            state.leaders.insert(entry.id.0, leader);
+        } else {
+            let tree = Tree { program: Process::of(entry.pid), ..Tree::default() };
+            state.trees.insert(entry.id.0, tree);
         }
         held.remove(&entry.id.0).map(|held| Held { pid, ..held })
     }
@@ -158,6 +178,7 @@ impl Keeper {
             KeeperEvent::Listener { id, listener } => {
                 self.state().listeners.insert(id.0, listener);
             }
+            KeeperEvent::Over { id } => self.nothing_left(id.0),
             other => tracing::debug!(?other, "while taking sessions over"),
         }
     }
@@ -193,7 +214,7 @@ impl Keeper {
 
     fn route(&self, event: KeeperEvent, exits: &mpsc::Sender<Exit>) {
         match event {
-            KeeperEvent::Spawned { id, pid, fds } => self.spawned(id.0, pid, fds),
+            KeeperEvent::Spawned { id, pid, warden, fds } => self.spawned(id.0, pid, warden, fds),
             KeeperEvent::SpawnFailed { id, step, errno, why } => {
                 let asked = self.state().spawning.remove(&id.0);
                 if let Some(reply) = asked {
@@ -207,6 +228,7 @@ impl Keeper {
                 let status = exit_status(status);
                 let unwanted = self.state().unwanted.remove(&id.0);
                 self.state().exited.insert(id.0, status);
+                self.note_what_is_left(id.0);
                 if unwanted {
                     self.release_now(id.0);
                 } else {
@@ -231,17 +253,22 @@ impl Keeper {
                 self.work_failed(id, step, errno, why);
             }
             KeeperEvent::WorkEnded { id, status } => self.work_ended(id, exit_status(status)),
+            KeeperEvent::Over { id } => self.nothing_left(id.0),
             KeeperEvent::Unknown { kind } => tracing::debug!(kind, "a message of a newer keeper"),
             other => tracing::debug!(?other, "unasked for"),
         }
     }
 
-    fn spawned(&self, id: u64, pid: i32, fds: keeper::SessionFds) {
-        // Looked up before anybody hears of it: the keeper has not reaped it yet.
-        let leader = Process::of(pid);
+    fn spawned(&self, id: u64, pid: i32, warden: i32, fds: keeper::SessionFds) {
+        // Looked up before anybody hears of it: while its warden lives that number is its own.
+        let tree = Tree {
+            warden: Process::of(warden).filter(|_| warden > 0),
+            program: Process::of(pid),
+            ..Tree::default()
+        };
         let mut state = self.state();
         let asked = state.spawning.remove(&id);
-        state.leaders.extend(leader.map(|leader| (id, leader)));
+        state.trees.insert(id, tree.clone());
         drop(state);
         let held = hold(u32::try_from(pid).unwrap_or(0), fds);
         let unheard = match asked {
@@ -251,11 +278,12 @@ impl Keeper {
         if unheard {
             // Whoever asked was cancelled: nobody would ever look after this program.
             tracing::warn!(session = id, pid, "a program started for nobody");
-            if let Some(leader) = leader {
-                let _ = tree::signal_tree(leader, None, SIGKILL);
-            }
+            self.end(id);
+            let _ = tree.signal(SIGKILL);
             self.release_now(id);
         }
+        let Tree { warden, program, .. } = tree;
+        self.notes.write(id, &Note { warden, program, others: Vec::new() });
     }
 
     /// About to serve.
@@ -309,21 +337,23 @@ impl Keeper {
     }
 
     async fn signal_tree(&self, member: &Member, signal: i32) -> Result<(), ProcessError> {
-        let Some(leader) = self.leader(member) else { return Ok(()) };
-        let marker = marker(member);
+        let Some(tree) = self.tree(member) else { return Ok(()) };
         let id = member.id;
-        let done =
-            tokio::task::spawn_blocking(move || tree::signal_tree(leader, Some(&marker), signal));
+        if signal == SIGKILL {
+            // A warden never gives up, however fast they fork. Beside it, in case it is stopped or gone.
+            self.end(id.0);
+        }
+        let done = tokio::task::spawn_blocking(move || tree.signal(signal));
         match done.await {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(told)) => {
+                if !told.denied.is_empty() {
+                    tracing::warn!(session = %id, signal, denied = ?told.denied, "may not signal");
+                }
+                Ok(())
+            }
             Ok(Err(source)) => Err(ProcessError::Signal { id, source }),
             Err(error) => Err(ProcessError::Signal { id, source: io::Error::other(error) }),
         }
-    }
-
-    fn leader(&self, member: &Member) -> Option<Process> {
-        let known = self.state().leaders.get(&member.id.0).copied();
-        known.or_else(|| Process::of(i32::try_from(member.pid).ok()?))
     }
 
     fn release_now(&self, id: u64) {
@@ -332,7 +362,11 @@ impl Keeper {
             if state.exited.remove(&id).is_none() {
                 state.unwanted.insert(id);
             }
-            state.leaders.remove(&id);
+            // What it left is still held by its warden, until that says that nothing is.
+            if state.trees.get(&id).is_some_and(|tree| tree.warden.is_none()) {
+                state.trees.remove(&id);
+                self.over.notify_waiters();
+            }
             state.signalling.remove(&id);
             state.listeners.remove(&id);
         }
@@ -365,6 +399,8 @@ impl Processes for Keeper {
                 None => self.link.spawn(keeper::SessionId(id.0), &spawn_spec(spec), None),
                 Some(fence) => match fence.plan(spec) {
                     Ok(plan) => {
+                        // Before it can start anything.
+                        self.was_confined(Confined { ever: true, lost: false });
                         let id = keeper::SessionId(id.0);
                         self.link.spawn_sandboxed(id, ring_bytes(), plan.as_fd(), None)
                     }
@@ -419,11 +455,18 @@ impl Processes for Keeper {
 
     fn alive<'a>(&'a self, member: &'a Member) -> Wait<'a, usize> {
         Box::pin(async move {
-            let Some(leader) = self.leader(member) else { return 0 };
-            let marker = marker(member);
-            let count =
-                tokio::task::spawn_blocking(move || tree::tree_of(leader, Some(&marker)).len());
+            let Some(tree) = self.tree(member) else { return 0 };
+            let count = tokio::task::spawn_blocking(move || tree.members().len());
             count.await.unwrap_or(0)
+        })
+    }
+
+    fn left<'a>(&'a self, member: &'a Member) -> Wait<'a, Vec<String>> {
+        Box::pin(async move {
+            let Some(tree) = self.tree(member) else { return Vec::new() };
+            let name = |it: &Process| Some(format!("{} (pid {})", it.name()?, it.pid));
+            let names = move || tree.members().iter().filter_map(name).collect();
+            tokio::task::spawn_blocking(names).await.unwrap_or_default()
         })
     }
 
@@ -450,10 +493,6 @@ pub fn exit_status(status: keeper::ExitStatus) -> ExitStatus {
         keeper::ExitStatus::Code(code) => ExitStatus::Code(code),
         keeper::ExitStatus::Signal { signo, .. } => ExitStatus::Signal(signo),
     }
-}
-
-fn marker(member: &Member) -> Vec<u8> {
-    format!("GREENROOM_SESSION_KEY={}", member.key).into_bytes()
 }
 
 fn program(spec: &SessionSpec) -> String {

@@ -26,7 +26,7 @@ use crate::events::{Facts, of_the_host};
 use crate::hooks::{self, Gatekeeper, Happenings, Hooks};
 use crate::host::{Counters, Host};
 use crate::http::Web;
-use crate::keeper::{Exit, Keeper, KeeperError, Workers};
+use crate::keeper::{Exit, Keeper, KeeperError, Notes, Workers};
 use crate::lifecycle::{Ending, Life};
 use crate::logs::{LogError, Logs};
 use crate::methods::snapshot::Screens;
@@ -95,6 +95,7 @@ enum RunError {
 
 /// `greenroom daemon`: takes over the process. Call it first in `main`, with one thread.
 pub fn run(options: DaemonOptions) -> ExitCode {
+    greenroom_keeper::be_called_by_name();
     let inherited = match greenroom_keeper::inherited() {
         Ok(inherited) => inherited,
         Err(error) => return failed(&RunError::Link(error)),
@@ -122,10 +123,11 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     paths.prepare()?;
     // What it does to the state, nobody else does: the last daemon has really ended.
     let _alone = claim::hold(&paths.daemon_lock(), LAST_DAEMON)?;
-    let (keeper, inheritance) = Keeper::meet(inherited.link)?;
+    let (keeper, inheritance) = Keeper::meet(inherited.link, Notes::below(paths.state()))?;
     let config = configured(&paths, &inheritance.hello)?;
     let logs = Logs::start(&paths.daemon_log(), &config.log)?;
     let (storage, records) = Storage::open(&paths.database(), config.events.keep)?;
+    keeper.find_lost(&records);
     let known = adopt::known(records, inheritance.sessions);
     storage.skip_ids(known.iter().map(|one| one.record.id.0).max().unwrap_or(0));
     let socket = socket_of(&inherited.listener).unwrap_or_else(|| paths.socket());
@@ -137,6 +139,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     let threads = SessionThreads::start(cores()).map_err(RunError::Runtime)?;
     let runtime = runtime()?;
     let code = runtime.block_on(async {
+        outlast_signals();
         let keeper = Arc::new(keeper);
         let exits = keeper.listen()?;
         let ends = Arc::<Ends>::default();
@@ -277,6 +280,15 @@ async fn watch_exits(host: Arc<Host>, mut exits: mpsc::Receiver<Exit>) {
         host.engine.exited(id, status).await;
     }
     host.life.end(Ending::Orphaned);
+}
+
+/// Signals that mean nothing to us and would end us. Caught and not ignored: the programs we start shall have the defaults.
+fn outlast_signals() {
+    for signo in greenroom_keeper::nobodys() {
+        if let Err(error) = signal(SignalKind::from_raw(signo)) {
+            tracing::debug!(signo, %error, "a signal that cannot be caught");
+        }
+    }
 }
 
 async fn watch_signals(host: Arc<Host>) {

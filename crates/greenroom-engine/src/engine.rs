@@ -246,16 +246,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends every session.
+    /// Ends every session, and what ended ones have left.
     pub async fn end_all(&self, ladder: Ladder) {
         let ending: Vec<_> = self
             .handles()
             .into_iter()
-            .filter(|handle| handle.change().ended.is_none())
             .map(|handle| {
                 tokio::spawn(async move {
-                    if let Err(error) = handle.kill(ladder).await {
-                        tracing::warn!(session = %handle.id(), %error, "ending a session");
+                    match handle.kill(ladder).await {
+                        // It has ended, and left nothing.
+                        Ok(_) | Err(EngineError::Ended { .. }) => {}
+                        Err(error) => {
+                            tracing::warn!(session = %handle.id(), %error, "ending a session");
+                        }
                     }
                     let _ = tokio::time::timeout(SETTLE_PATIENCE, handle.shared.settled()).await;
                 })

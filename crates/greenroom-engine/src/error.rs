@@ -40,8 +40,10 @@ pub enum EngineError {
     Gone { id: SessionId },
     #[error("cannot remove session {id}: it is still running")]
     StillRunning { id: SessionId },
-    #[error("session {id} did not end: process {pid} is still there after KILL")]
-    WillNotDie { id: SessionId, pid: u32 },
+    #[error("cannot remove session {id}: its program ended and left {}", processes(*left))]
+    LeftBehind { id: SessionId, left: usize },
+    #[error("session {id} did not end: still there after KILL: {}", some_of(left))]
+    WillNotDie { id: SessionId, left: Vec<String> },
     #[error("removing the files of session {id}: {source}")]
     RemoveFiles { id: SessionId, source: std::io::Error },
     #[error("the host holds {0} sessions and takes no more")]
@@ -57,4 +59,22 @@ fn ago(at: SystemTime) -> String {
         60..3600 => format!("{} min", seconds / 60),
         _ => format!("{} h", seconds / 3600),
     }
+}
+
+fn processes(count: usize) -> String {
+    match count {
+        1 => "1 process".to_owned(),
+        count => format!("{count} processes"),
+    }
+}
+
+/// A sentence must not grow with a fork bomb.
+const NAMED_MAX: usize = 5;
+
+fn some_of(names: &[String]) -> String {
+    let mut text = names[..names.len().min(NAMED_MAX)].join(", ");
+    if names.len() > NAMED_MAX {
+        text.push_str(&format!(" and {} more", names.len() - NAMED_MAX));
+    }
+    text
 }

@@ -95,8 +95,13 @@ pub trait Processes: Send + Sync {
     /// have come before the engine had entered the session.
     fn early_exit(&self, id: SessionId) -> Option<ExitStatus>;
 
-    /// How many processes of the session are left.
+    /// How many processes of the session live, also after its program has ended.
     fn alive<'a>(&'a self, member: &'a Member) -> Wait<'a, usize>;
+
+    /// Who is left of the session, in words for people.
+    fn left<'a>(&'a self, _member: &'a Member) -> Wait<'a, Vec<String>> {
+        Box::pin(async { Vec::new() })
+    }
 
     /// The session is drained and recorded: the keeper may forget it.
     fn release(&self, id: SessionId);

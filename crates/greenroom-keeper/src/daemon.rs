@@ -3,17 +3,15 @@
 //! In: a command, the listening socket, reaped exits. Out: a fresh link per start, and the delay before the next one. The
 //! first death is answered at once; daemons that die young are answered later and later.
 //!
-//! **When the keeper itself dies** (it should not: it parses nothing and allocates little; but `kill -9` exists): the daemon
-//! has no PDEATHSIG on purpose. It holds its own dups of every PTY master and of the listening socket, so as long as it lives
-//! every session lives and clients are served. It sees the end of the link, can start nothing new and learns no exit status
-//! (children then belong to init), and should say so and exit once its sessions have ended or it is asked to. A new keeper
-//! refuses the socket while that daemon listens. A daemon killed with its keeper would hang up all sessions at once.
+//! **When the keeper itself dies** (it should not: it parses nothing and allocates little; but `kill -9` exists): wardens and
+//! stages see it and end everything below them, so no program runs on that nobody would list. The daemon has no PDEATHSIG on
+//! purpose: it sees the end of the link, records what it can, and exits. A new keeper refuses the socket while it listens.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,7 +23,7 @@ use crate::launch::{Become, Image, Launched, Plan, Progress, Status, Stdio, laun
 use crate::link::Endpoint;
 use crate::log::open_rotated;
 use crate::message::{ExitStatus, LastExit};
-use crate::options::EXIT_UPGRADE;
+use crate::options::{CALLED, EXIT_UPGRADE};
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MOST: Duration = Duration::from_secs(5);
@@ -113,8 +111,11 @@ impl Daemon {
             SocketFlags::CLOEXEC,
             None,
         )?;
-        let argv = self.command.iter().cloned().map(OsStringExt::into_vec);
-        let image = Image::new(argv.collect(), own_env(), None)
+        // Called by its name, whatever the path that leads to this image.
+        let arguments = self.command.iter().skip(1).cloned().map(OsStringExt::into_vec);
+        let argv = std::iter::once(CALLED.to_bytes().to_vec()).chain(arguments);
+        let program = self.command.first().map(|it| it.as_bytes()).unwrap_or_default();
+        let image = Image::named(program, argv.collect(), own_env(), None)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
         let output = if self.foreground { None } else { Some(open_rotated(&self.log)?) };
         let output_from =
@@ -127,6 +128,7 @@ impl Daemon {
                 cgroup: None,
                 // The daemon holds as many fds as the keeper: it keeps the raised limit.
                 nofile: None,
+                expendable: false,
             },
             slots,
         )

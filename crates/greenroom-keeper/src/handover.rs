@@ -17,15 +17,18 @@ use crate::message::{
     ExitStatus, LastExit, MAX_PATH_BYTES, SessionId, WorkerId, get_status, put_status,
 };
 use crate::sessions::MAX_SESSIONS;
+use crate::tree::Process;
 use crate::wire::{DecodeError, Reader, Writer};
 use crate::workers::MAX_WORKERS;
 
 /// Grows with every change of the layout; a keeper can only be replaced by one that reads its version. Version 1 had no
-/// sandboxes, version 2 no workers; both are still read.
-const HANDOVER_VERSION: u16 = 3;
+/// sandboxes, version 2 no workers, version 3 no wardens; all are still read.
+const HANDOVER_VERSION: u16 = 4;
 const OLDEST_VERSION: u16 = 1;
 /// Far above 4,096 sessions of 40 bytes and a few paths.
 const MAX_HANDOVER_BYTES: u64 = 4 * 1024 * 1024;
+/// Released sessions may have one too; each is a process, and a user has no more of those.
+const MAX_WARDENS: usize = 65_536;
 /// Arguments of the daemon.
 const MAX_DAEMON_ARGS: usize = 1024;
 /// Absent fd or limit on the wire.
@@ -55,6 +58,12 @@ pub(crate) struct Handover {
     pub(crate) ever_ready: bool,
     pub(crate) sessions: Vec<HeldSession>,
     pub(crate) workers: Vec<HeldWorker>,
+    /// Every warden, also of sessions that are released.
+    pub(crate) wardens: Vec<(SessionId, i32)>,
+    /// The pipe on which they talk: where it is read, where it is written.
+    pub(crate) reports: Option<(RawFd, RawFd)>,
+    /// Orphans of sessions without a warden may be the keeper's children.
+    pub(crate) strays_tolerated: bool,
 }
 
 /// The old daemon's, to be ended with it.
@@ -69,6 +78,8 @@ pub(crate) struct HeldWorker {
 pub(crate) struct HeldSession {
     pub(crate) id: SessionId,
     pub(crate) pid: i32,
+    pub(crate) program: Option<Process>,
+    pub(crate) held: bool,
     pub(crate) fds: [RawFd; 4],
     pub(crate) status_fd: Option<RawFd>,
     pub(crate) exit: Option<ExitStatus>,
@@ -97,6 +108,7 @@ impl Handover {
             .into_iter()
             .chain(self.link_fd)
             .chain(self.ready_fd)
+            .chain(self.reports.into_iter().flat_map(|(read, write)| [read, write]))
             .chain(held)
             .collect()
     }
@@ -120,9 +132,14 @@ impl Handover {
         Ok(Handover::decode(&bytes)?)
     }
 
-    /// As old as it can be said, so that a keeper can go back to an image before workers while it has none.
+    /// As old as it can be said, so that a keeper can go back to an image before wardens or workers while it has none.
     fn encode(&self) -> Vec<u8> {
-        let needed = if self.workers.is_empty() { 2 } else { HANDOVER_VERSION };
+        let nobody = self.sessions.is_empty() && self.wardens.is_empty();
+        let needed = match (nobody, self.workers.is_empty()) {
+            (true, true) => 2,
+            (true, false) => 3,
+            (false, _) => HANDOVER_VERSION,
+        };
         self.encode_as(needed)
     }
 
@@ -160,12 +177,25 @@ impl Handover {
                 put_fd(&mut w, session.inner_fd);
                 put_fd(&mut w, session.listener_fd);
             }
+            if version >= 4 {
+                let (pid, start) = session.program.map_or((0, 0), |it| (it.pid, it.start_time));
+                w.flag(session.held).i32(pid).u64(start);
+            }
         }
         if version >= 3 {
             w.count(self.workers.len());
             for worker in &self.workers {
                 w.u64(worker.id.0).i32(worker.pid).flag(worker.watched);
             }
+        }
+        if version >= 4 {
+            w.count(self.wardens.len());
+            for (id, pid) in &self.wardens {
+                w.u64(id.0).i32(*pid);
+            }
+            put_fd(&mut w, self.reports.map(|(read, _)| read));
+            put_fd(&mut w, self.reports.map(|(_, write)| write));
+            w.flag(self.strays_tolerated);
         }
         w.finish()
     }
@@ -180,7 +210,7 @@ impl Handover {
                 expected: HANDOVER_VERSION,
             });
         }
-        Ok(Handover {
+        let mut handover = Handover {
             generation: r.u32("generation")?,
             started_unix_ms: r.u64("start time")?,
             foreground: r.flag("foreground")?,
@@ -221,7 +251,20 @@ impl Handover {
                     (0..count).map(|_| get_worker(&mut r)).collect::<Result<_, _>>()?
                 }
             },
-        })
+            wardens: Vec::new(),
+            reports: None,
+            strays_tolerated: false,
+        };
+        if version >= 4 {
+            let count = r.count("warden count", MAX_WARDENS)?;
+            let mut warden = || Ok((SessionId(r.u64("session id")?), r.i32("pid")?));
+            handover.wardens = (0..count).map(|_| warden()).collect::<Result<_, DecodeError>>()?;
+            handover.reports = get_fd(&mut r)?.zip(get_fd(&mut r)?);
+            handover.strays_tolerated = r.flag("strays")?;
+        } else {
+            handover.strays_tolerated = !handover.sessions.is_empty();
+        }
+        Ok(handover)
     }
 }
 
@@ -235,6 +278,14 @@ fn get_session(r: &mut Reader<'_>, version: u16) -> Result<HeldSession, DecodeEr
         exit: get_status(r)?,
         inner_fd: if sandboxes { get_fd(r)? } else { None },
         listener_fd: if sandboxes { get_fd(r)? } else { None },
+        held: version >= 4 && r.flag("held")?,
+        program: match version {
+            ..4 => None,
+            _ => {
+                let program = Process { pid: r.i32("program")?, start_time: r.u64("start time")? };
+                (program.pid > 0).then_some(program)
+            }
+        },
     })
 }
 

@@ -28,9 +28,11 @@ use crate::options::{EXIT_SHUTDOWN, EXIT_UPGRADE, READY_OK};
 use crate::outbox::{Flush, Outbox};
 use crate::replace::{self, ReplaceError, Replacement, TELL_PATIENCE};
 use crate::sessions::{Phase, Sessions, Settled};
-use crate::signals::{Signals, kill_group, kill_process};
+use crate::signals::{Signals, kill_group, kill_process, signal_pidfd};
 use crate::spare::Spare;
 use crate::staging::Starter;
+use crate::strays::Strays;
+use crate::warden::{Record, Reports, Word};
 use crate::workers::Workers;
 
 /// Between HUP and TERM, and KILL, for sessions at the end of the keeper.
@@ -66,6 +68,8 @@ pub(crate) struct Keeper {
     pub(crate) greeted: bool,
     pub(crate) outbox: Outbox,
     pub(crate) sessions: Sessions,
+    pub(crate) reports: Reports,
+    pub(crate) strays: Strays,
     pub(crate) workers: Workers,
     pub(crate) replacement: Option<Replacement>,
     pub(crate) ending: Option<Ending>,
@@ -94,6 +98,7 @@ impl Keeper {
             daemon_starts: self.daemon.starts,
             last_exit: self.daemon.last_exit,
             workers: true,
+            wardens: true,
         })
     }
 
@@ -121,6 +126,8 @@ impl Keeper {
 
     /// Collects every ended child, whoever it was.
     pub(crate) fn reap(&mut self) {
+        // What the dead had said comes first.
+        self.hear_wardens();
         while let Ok(Some((pid, status))) =
             rustix::process::wait(rustix::process::WaitOptions::NOHANG)
         {
@@ -134,31 +141,67 @@ impl Keeper {
                 self.session_ended(pid, status);
             }
         }
+        self.end_strays();
+    }
+
+    /// Reads what wardens have said of their programs.
+    pub(crate) fn hear_wardens(&mut self) {
+        loop {
+            let records = self.reports.next();
+            if records.is_empty() {
+                return;
+            }
+            for Record { warden, word } in records {
+                match word {
+                    Word::Started(program) => self.sessions.started(warden, program),
+                    Word::Ended(status) => self.program_ended(warden, raw_exit_status(status)),
+                }
+            }
+        }
+    }
+
+    fn program_ended(&mut self, warden: i32, status: ExitStatus) {
+        let Some(id) = self.sessions.by_pid(warden) else {
+            return;
+        };
+        // Told as started before it is told as ended.
+        self.settle(id, false);
+        if let Some(id) = self.sessions.ended(warden, status) {
+            self.log.say(format_args!("session {id}: its program ended, {status}"));
+            self.outbox.push(ToDaemon::Exited { id, status });
+        }
     }
 
     /// Orphans that came home to the subreaper are simply gone after the wait.
     fn session_ended(&mut self, pid: i32, status: ExitStatus) {
+        // Its warden may have spoken after the last look.
+        self.hear_wardens();
         let Some(id) = self.sessions.by_pid(pid) else {
             return;
         };
         self.settle(id, true);
-        if self.sessions.exited(pid, status).is_some() {
+        let Some(reaped) = self.sessions.reaped(pid, status) else { return };
+        if let Some(status) = reaped.ended {
             self.log.say(format_args!("session {id}: pid {pid} ended, {status}"));
             self.outbox.push(ToDaemon::Exited { id, status });
         }
+        if reaped.strays {
+            self.look_for_strays();
+        }
+        self.outbox.push(ToDaemon::Over { id });
     }
 
     /// Looks at a starting session's status pipe, or at what its stage says.
     pub(crate) fn settle(&mut self, id: SessionId, reaped: bool) {
         match self.sessions.settle(id, reaped) {
             Settled::NotYet => {}
-            Settled::Spawned { pid } => {
+            Settled::Spawned { pid, warden } => {
                 self.log.say(format_args!("session {id}: pid {pid} runs"));
                 if self.sessions.is_inside(id) {
                     self.spare.want();
                 }
                 self.tell_listener(id);
-                self.outbox.push(ToDaemon::Spawned { id, pid });
+                self.outbox.push(ToDaemon::Spawned { id, pid, warden });
             }
             Settled::Failed(fault, why) => self.spawn_failed(id, fault.step, fault.errno, why),
         }
@@ -187,6 +230,7 @@ impl Keeper {
         self.greeted = false;
         self.outbox.clear();
         self.end_all_work();
+        self.spare_orphans_of_daemon();
         let Some(ended) = self.daemon.ended(status) else {
             return;
         };
@@ -283,6 +327,13 @@ impl Keeper {
         }
     }
 
+    /// A signal that is meant for the daemon.
+    pub(crate) fn pass_on(&mut self, signo: i32) {
+        if let Some(pid) = self.daemon.pid() {
+            let _ = kill_process(pid, signo);
+        }
+    }
+
     /// Acts on every deadline that has passed.
     pub(crate) fn act_on_time(&mut self) {
         let now = Instant::now();
@@ -299,8 +350,9 @@ impl Keeper {
             && ending.kill_at <= now
         {
             ending.killed = true;
-            for pid in self.sessions.live_pids() {
-                let _ = kill_group(pid, libc::SIGKILL);
+            let live: Vec<SessionId> = self.sessions.live().collect();
+            for id in live {
+                self.end_session(id);
             }
         }
         for pid in self.sessions.late_stages(now) {
@@ -373,12 +425,12 @@ impl Keeper {
     /// The code to exit with, once nothing is left to wait for.
     pub(crate) fn finished(&self) -> Option<u8> {
         let ending = self.ending.as_ref()?;
-        let nobody_lives = self.sessions.live_pids().is_empty() && self.workers.is_empty();
+        let nobody_lives = self.sessions.none_live() && self.workers.is_empty();
         let sessions_over = nobody_lives || ending.give_up_at <= Instant::now();
         (sessions_over && self.daemon.running.is_none()).then_some(u8::from(ending.failed))
     }
 
-    fn is_check(&self, pid: i32) -> bool {
+    pub(crate) fn is_check(&self, pid: i32) -> bool {
         matches!(&self.replacement, Some(Replacement::Checking(check)) if check.pid == pid)
     }
 
@@ -429,6 +481,8 @@ impl Keeper {
         let sessions = self.sessions.iter().map(|(id, session)| HeldSession {
             id,
             pid: session.pid,
+            program: session.program,
+            held: session.held,
             fds: [
                 last(&session.fds.master),
                 last(&session.fds.pipe_read),
@@ -468,6 +522,32 @@ impl Keeper {
             ever_ready: self.daemon.ever_ready,
             sessions: sessions.collect(),
             workers: self.workers.held(),
+            wardens: self.sessions.wardens(),
+            reports: Some(self.reports.numbers()),
+            strays_tolerated: self.strays.tolerated,
+        }
+    }
+
+    /// Everything of the session ends now, and it cannot refuse. A warden is asked: with it gone, nobody would find the rest.
+    /// In a sandbox the program is killed, which ends all of it. What is not that far yet has started nothing.
+    pub(crate) fn end_session(&mut self, id: SessionId) {
+        let Some(pid) = self.sessions.child_of(id) else { return };
+        let session = self.sessions.get(id);
+        let inner = session.and_then(|session| session.inner.as_ref());
+        let held = session.is_none_or(|session| session.held);
+        match inner {
+            Some(program) => {
+                let _ = signal_pidfd(program.as_fd(), libc::SIGKILL, false);
+            }
+            None if held && self.sessions.stage_of(id).is_none() => {
+                // Whoever stopped it must not save itself by that.
+                for signo in [libc::SIGTERM, libc::SIGCONT] {
+                    let _ = kill_process(pid, signo);
+                }
+            }
+            None => {
+                let _ = kill_group(pid, libc::SIGKILL);
+            }
         }
     }
 }
@@ -482,14 +562,17 @@ pub(crate) fn tell_starter(ready_fd: Option<OwnedFd>, text: &str) {
 }
 
 fn exit_status(status: rustix::process::WaitStatus) -> ExitStatus {
-    /// WCOREFLAG.
-    const CORE: i32 = 0x80;
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => ExitStatus::Code(code),
-        (None, signo) => ExitStatus::Signal {
-            signo: signo.unwrap_or(0),
-            core_dumped: status.as_raw() & CORE != 0,
+    raw_exit_status(status.as_raw() as i32)
+}
+
+/// As `wait` gives it.
+fn raw_exit_status(status: i32) -> ExitStatus {
+    match libc::WIFSIGNALED(status) {
+        true => ExitStatus::Signal {
+            signo: libc::WTERMSIG(status),
+            core_dumped: libc::WCOREDUMP(status),
         },
+        false => ExitStatus::Code(libc::WEXITSTATUS(status)),
     }
 }
 

@@ -11,8 +11,8 @@
 //! closing anything. Memory is copied as with fork, so the child cannot disturb the keeper.
 //!
 //! On its way to exec the child calls only system calls: no allocation, no lock, no panic. A stage, which may do all of that
-//! since memory is its own copy and there was one thread, is entered only after everything here is done. Absent on purpose: PDEATHSIG. When the keeper dies
-//! the daemon still holds every master, so children and daemon must not be taken along (see `daemon.rs`).
+//! since memory is its own copy and there was one thread, is entered only after everything here is done. A session's program
+//! is started by its warden (`warden.rs`), in the same steps. The daemon is not tied to the keeper's life (see `daemon.rs`).
 #![expect(
     unsafe_code,
     reason = "clone, and system calls in the child, where nothing else is allowed"
@@ -25,12 +25,13 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use greenroom_sandbox::search::candidates;
-use greenroom_sandbox::stage::Stages;
+use greenroom_sandbox::stage::{Stages, watch};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use crate::fds::{FIRST_FREE, SLOT_A, SLOT_B, SLOT_IO, SLOT_STATUS, Slots};
-use crate::message::SpawnStep;
+use crate::message::{SessionId, SpawnStep};
+use crate::warden::{Record, Word};
 
 /// First byte of the status pipe: the child has its own fd table.
 const UNSHARED: u8 = b'U';
@@ -58,7 +59,17 @@ impl Image {
         env: Vec<(Vec<u8>, Vec<u8>)>,
         cwd: Option<Vec<u8>>,
     ) -> Option<Image> {
-        let program = argv.first()?;
+        let program = argv.first()?.clone();
+        Image::named(&program, argv, env, cwd)
+    }
+
+    /// A program that is called something else than the file it is in.
+    pub(crate) fn named(
+        program: &[u8],
+        argv: Vec<Vec<u8>>,
+        env: Vec<(Vec<u8>, Vec<u8>)>,
+        cwd: Option<Vec<u8>>,
+    ) -> Option<Image> {
         let path = env.iter().find(|(name, _)| name == b"PATH");
         let candidates = candidates(program, path.map(|(_, value)| value.as_slice()));
         let env = env.into_iter().map(|(mut name, value)| {
@@ -96,6 +107,14 @@ pub(crate) enum Stdio<'a> {
 #[derive(Clone, Copy)]
 pub(crate) enum Become<'a> {
     Program(&'a Image),
+    /// A session's warden, with its program below.
+    Warden {
+        image: &'a Image,
+        stages: &'a Stages,
+        id: SessionId,
+        /// The pipe on which it talks. Only without `pass`.
+        reports: BorrowedFd<'a>,
+    },
     /// A sandbox's stage, in this very memory: it costs what a fork costs, and no image of ours has to be started.
     Stage(&'a Stages),
     /// Namespaces for a later stage, and the child's end.
@@ -111,6 +130,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
     /// The limit on open files to go back to.
     pub(crate) nofile: Option<rustix::process::Rlimit>,
+    /// Rather taken by a kernel short of memory than the keeper and the daemon.
+    pub(crate) expendable: bool,
 }
 
 /// Where a launch stopped.
@@ -202,6 +223,9 @@ fn fill_slots(plan: &Plan<'_>, slots: &Slots, status: OwnedFd) -> Result<(), Fau
     for (slot, fd) in [SLOT_A, SLOT_B].into_iter().zip(plan.pass) {
         fill(slot, *fd)?;
     }
+    if let Become::Warden { reports, .. } = plan.child {
+        fill(SLOT_B, reports)?;
+    }
     if let Some(fd) = plan.cgroup {
         fill(cgroup_slot(plan), fd)?;
     }
@@ -265,12 +289,29 @@ struct Prepared<'a> {
     /// The slot with `cgroup.procs`.
     cgroup: Option<i32>,
     nofile: Option<libc::rlimit>,
+    /// What goes into `oom_score_adj`.
+    oom: Option<Vec<u8>>,
+    keeper: i32,
 }
 
 enum PreparedChild<'a> {
     Program(PreparedImage<'a>),
+    Warden(PreparedImage<'a>, &'a Stages, Names),
     Stage(&'a Stages),
     Spare(&'a Stages),
+}
+
+/// What `ps` shows of a warden: not what the keeper is called, so that whoever means that one does not hit all of these.
+struct Names {
+    title: Vec<u8>,
+    short: CString,
+}
+
+impl Names {
+    fn of(id: SessionId) -> Names {
+        let short = CString::new(format!("session-s{id}")).unwrap_or_default();
+        Names { title: format!("greenroom\0session\0s{id}\0").into_bytes(), short }
+    }
 }
 
 struct PreparedImage<'a> {
@@ -299,6 +340,9 @@ impl<'a> Prepared<'a> {
         Prepared {
             child: match plan.child {
                 Become::Program(image) => PreparedChild::Program(PreparedImage::new(image)),
+                Become::Warden { image, stages, id, .. } => {
+                    PreparedChild::Warden(PreparedImage::new(image), stages, Names::of(id))
+                }
                 Become::Stage(stages) => PreparedChild::Stage(stages),
                 Become::Spare(stages) => PreparedChild::Spare(stages),
             },
@@ -310,6 +354,8 @@ impl<'a> Prepared<'a> {
                 rlim_cur: limit.current.unwrap_or(libc::RLIM_INFINITY),
                 rlim_max: limit.maximum.unwrap_or(libc::RLIM_INFINITY),
             }),
+            oom: plan.expendable.then(oom_score),
+            keeper: std::process::id() as i32,
         }
     }
 }
@@ -347,23 +393,71 @@ unsafe fn child(prepared: &Prepared<'_>) -> ! {
             libc::write(SLOT_STATUS, [UNSHARED].as_ptr().cast(), 1) as i64,
             SpawnStep::Descriptors,
         );
-        if let Some(slot) = prepared.cgroup {
-            check(libc::write(slot, b"0".as_ptr().cast(), 1) as i64, SpawnStep::Cgroup);
+        if let PreparedChild::Warden(image, stages, names) = &prepared.child {
+            child_warden(prepared, image, stages, names);
         }
-        child_terminal(prepared);
-        child_inheritance(prepared);
+        child_place(prepared);
         match &prepared.child {
-            PreparedChild::Program(image) => {
-                if let Some(cwd) = image.cwd {
-                    check(libc::chdir(cwd.as_ptr()).into(), SpawnStep::Cwd);
-                }
-                child_exec(image)
-            }
+            PreparedChild::Program(image) | PreparedChild::Warden(image, ..) => child_exec(image),
             // Closes the status pipe, as exec would.
             PreparedChild::Stage(stages) => stages.enter(),
             PreparedChild::Spare(stages) => stages.make_spare(),
         }
     }
+}
+
+/// Cgroup, terminal, fds, limits, signals.
+///
+/// SAFETY: as `child`.
+unsafe fn child_place(prepared: &Prepared<'_>) {
+    // SAFETY: as the caller's.
+    unsafe {
+        if let Some(slot) = prepared.cgroup {
+            check(libc::write(slot, b"0".as_ptr().cast(), 1) as i64, SpawnStep::Cgroup);
+        }
+        child_terminal(prepared);
+        child_inheritance(prepared);
+    }
+}
+
+/// Starts the program below this process, and stays to hold what it will start. May do what a stage may.
+///
+/// SAFETY: as `child`.
+unsafe fn child_warden(
+    prepared: &Prepared<'_>,
+    image: &PreparedImage<'_>,
+    stages: &Stages,
+    names: &Names,
+) -> ! {
+    // SAFETY: plain system calls on numbers; a group of its own, so that no signal meant for another reaches it.
+    unsafe { check(libc::setsid().into(), SpawnStep::Terminal) };
+    let started = watch::start(prepared.keeper, || {
+        // SAFETY: the program's own process now, which borrows this memory until it execs or exits.
+        unsafe {
+            child_place(prepared);
+            child_exec(image)
+        }
+    });
+    let program = match started {
+        Ok(program) => program,
+        Err(errno) => fail(SpawnStep::Fork, errno.raw_os_error()),
+    };
+    let warden = std::process::id() as i32;
+    let tell = |to: i32, word| {
+        let record = Record { warden, word }.encode();
+        // SAFETY: writes from this stack. Nobody is left to hear it if this fails.
+        unsafe { libc::write(to, record.as_ptr().cast(), record.len()) };
+    };
+    // Before the status pipe ends, so that whoever sees that end knows the program.
+    tell(SLOT_B, Word::Started(program));
+    // SAFETY: the one fd that is still needed goes to the lowest number, and all others go; nothing here owns any of them.
+    unsafe {
+        libc::dup2(SLOT_B, 0);
+        libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
+        libc::prctl(libc::PR_SET_NAME, names.short.as_ptr());
+    }
+    stages.retitle(&names.title);
+    watch::hold(program, |status| tell(0, Word::Ended(status)))
 }
 
 /// SAFETY: as `child`.
@@ -395,6 +489,15 @@ unsafe fn child_inheritance(prepared: &Prepared<'_>) {
         if let Some(limit) = &prepared.nofile {
             check(libc::setrlimit(libc::RLIMIT_NOFILE, limit).into(), SpawnStep::Limits);
         }
+        if let Some(score) = &prepared.oom {
+            // Where it is refused the kernel chooses as it would have.
+            let fd =
+                libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+            if fd >= 0 {
+                libc::write(fd, score.as_ptr().cast(), score.len());
+                libc::close(fd);
+            }
+        }
         // The kernel's sigaction, all zero: SIG_DFL. Raw, because libc hides two numbers; KILL and STOP refuse, which is fine.
         let default = [0_u64; 4];
         for signo in 1..=64 {
@@ -422,6 +525,10 @@ unsafe fn child_inheritance(prepared: &Prepared<'_>) {
 ///
 /// SAFETY: as `child`.
 unsafe fn child_exec(image: &PreparedImage<'_>) -> ! {
+    if let Some(cwd) = image.cwd {
+        // SAFETY: the string lives in the caller's frame.
+        check(unsafe { libc::chdir(cwd.as_ptr()) }.into(), SpawnStep::Cwd);
+    }
     let mut worst = libc::ENOENT;
     for candidate in image.candidates {
         // SAFETY: both arrays end with a null pointer and point into strings that live in the caller's frame.
@@ -459,6 +566,16 @@ fn fail(step: SpawnStep, errno: i32) -> ! {
         libc::write(SLOT_STATUS, fault.as_ptr().cast(), FAULT_BYTES);
         libc::_exit(EXIT_NOT_STARTED)
     }
+}
+
+/// How much sooner than the keeper a session's programs are taken when memory runs out: as if they used a fifth of it more.
+const OOM_ABOVE: i32 = 200;
+const OOM_MOST: i32 = 1000;
+
+fn oom_score() -> Vec<u8> {
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+    let own: i32 = own.trim().parse().unwrap_or(0);
+    (own + OOM_ABOVE).min(OOM_MOST).to_string().into_bytes()
 }
 
 /// The keeper's own environment, for the daemon and for the check of a new image.

@@ -14,6 +14,7 @@
 //! | `keeper`, `requests` | state and decisions; what the daemon asks for |
 //! | `sessions`, `outbox` | what is held; what waits to be told |
 //! | `spawn`, `launch`, `fds` | PTY and buffers; clone, set-up, exec; the low fd slots |
+//! | `warden`, `strays` | who holds all of a session; who is left when that one is killed |
 //! | `staging`, `spare` | sandboxed sessions on their way; namespaces made in advance |
 //! | `workers` | programs of plugins: on pipes, and gone with the daemon |
 //! | `daemon` | start, death, back-off, and what happens when the keeper dies |
@@ -48,7 +49,9 @@ mod spare;
 mod spawn;
 pub mod spec;
 mod staging;
+mod strays;
 pub mod tree;
+mod warden;
 mod wire;
 mod workers;
 
@@ -61,6 +64,7 @@ pub use message::{
     SessionState, SignalTarget, SpawnStep, WorkerId,
 };
 pub use options::{EXIT_SHUTDOWN, EXIT_UPGRADE, KeeperOptions, READY_HELD, READY_OK};
-pub use run::{check, resume, run};
+pub use run::{be_called_by_name, check, resume, run};
+pub use signals::nobodys;
 pub use spec::{SpawnSpec, SpecError};
 pub use wire::DecodeError;

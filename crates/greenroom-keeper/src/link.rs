@@ -74,6 +74,8 @@ pub enum KeeperEvent {
     Spawned {
         id: SessionId,
         pid: i32,
+        /// Everything of the session is below this process, and nothing else. 0 if there is none.
+        warden: i32,
         fds: SessionFds,
     },
     SpawnFailed {
@@ -127,6 +129,15 @@ pub enum KeeperEvent {
     WorkEnded {
         id: WorkerId,
         status: ExitStatus,
+    },
+    /// Part of the answer to `wardens`; the last part has `more == false`.
+    Wardens {
+        wardens: Vec<(SessionId, i32)>,
+        more: bool,
+    },
+    /// Nothing of the session is left. Comes after its `Exited`.
+    Over {
+        id: SessionId,
     },
     /// A kind this build does not know; its fds are closed.
     Unknown {
@@ -220,6 +231,16 @@ impl KeeperLink {
         self.send(&ToKeeper::EndWork { id }, &[])
     }
 
+    /// Asks who is the warden of which session, also of those that are released. Only if the keeper's hello said that it knows.
+    pub fn wardens(&self) -> Result<(), LinkError> {
+        self.send(&ToKeeper::Wardens, &[])
+    }
+
+    /// Ends everything of a session, also what its program left behind, without asking it.
+    pub fn end(&self, id: SessionId) -> Result<(), LinkError> {
+        self.send(&ToKeeper::End { id }, &[])
+    }
+
     pub fn list(&self) -> Result<(), LinkError> {
         self.send(&ToKeeper::List, &[])
     }
@@ -311,9 +332,11 @@ fn event(message: ToDaemon, fds: Vec<OwnedFd>) -> Result<KeeperEvent, LinkError>
     const COUNTED: &str = "the fds were counted above";
     Ok(match message {
         ToDaemon::Hello(hello) => KeeperEvent::Hello(hello),
-        ToDaemon::Spawned { id, pid } => {
-            KeeperEvent::Spawned { id, pid, fds: next().expect(COUNTED) }
+        ToDaemon::Spawned { id, pid, warden } => {
+            KeeperEvent::Spawned { id, pid, warden, fds: next().expect(COUNTED) }
         }
+        ToDaemon::Wardens { wardens, more } => KeeperEvent::Wardens { wardens, more },
+        ToDaemon::Over { id } => KeeperEvent::Over { id },
         ToDaemon::SpawnFailed { id, step, errno, why } => {
             KeeperEvent::SpawnFailed { id, step, errno, why }
         }
@@ -384,8 +407,8 @@ impl Endpoint {
             match result {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
-                // The peer died with our messages unread; what it sent before has been received.
-                Err(Errno::CONNRESET) => return Ok(None),
+                // The peer died with our messages unread. Told once, and before what it had sent: that is still to come.
+                Err(Errno::CONNRESET) => {}
                 Err(errno) => return Err(io_error("receive")(errno)),
             }
         };

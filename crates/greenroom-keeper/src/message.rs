@@ -176,6 +176,8 @@ pub struct KeeperHello {
     pub last_exit: Option<LastExit>,
     /// It knows `Work`.
     pub workers: bool,
+    /// It knows `Wardens` and `End`, and tells `Over`.
+    pub wardens: bool,
 }
 
 /// Daemon → keeper.
@@ -221,6 +223,12 @@ pub enum ToKeeper {
     EndWork {
         id: WorkerId,
     },
+    /// Who is the warden of which session: of running ones, and of ended ones that left processes, released or not.
+    Wardens,
+    /// Everything of the session is to end now, also what its program left. `Exited` and `Over` are told as ever.
+    End {
+        id: SessionId,
+    },
 }
 
 /// Keeper → daemon.
@@ -231,6 +239,8 @@ pub enum ToDaemon {
     Spawned {
         id: SessionId,
         pid: i32,
+        /// Everything of the session is below this process, and nothing else. 0 if there is none.
+        warden: i32,
     },
     SpawnFailed {
         id: SessionId,
@@ -281,6 +291,14 @@ pub enum ToDaemon {
         id: WorkerId,
         status: ExitStatus,
     },
+    Wardens {
+        wardens: Vec<(SessionId, i32)>,
+        more: bool,
+    },
+    /// Nothing of the session is left. Comes after its `Exited`, which it may follow at once.
+    Over {
+        id: SessionId,
+    },
 }
 
 mod kind {
@@ -295,6 +313,8 @@ mod kind {
     pub(super) const SHUTDOWN: u16 = 9;
     pub(super) const WORK: u16 = 10;
     pub(super) const END_WORK: u16 = 11;
+    pub(super) const WARDENS: u16 = 12;
+    pub(super) const END: u16 = 13;
     pub(super) const KEEPER_HELLO: u16 = 129;
     pub(super) const SPAWNED: u16 = 130;
     pub(super) const SPAWN_FAILED: u16 = 131;
@@ -307,6 +327,8 @@ mod kind {
     pub(super) const WORKING: u16 = 138;
     pub(super) const WORK_FAILED: u16 = 139;
     pub(super) const WORK_ENDED: u16 = 140;
+    pub(super) const WARDENS_ARE: u16 = 141;
+    pub(super) const OVER: u16 = 142;
 }
 
 impl ToKeeper {
@@ -328,6 +350,8 @@ impl ToKeeper {
             ToKeeper::Shutdown => w.u16(kind::SHUTDOWN),
             ToKeeper::Work { id, watched } => w.u16(kind::WORK).u64(id.0).flag(*watched),
             ToKeeper::EndWork { id } => w.u16(kind::END_WORK).u64(id.0),
+            ToKeeper::Wardens => w.u16(kind::WARDENS),
+            ToKeeper::End { id } => w.u16(kind::END).u64(id.0),
         };
         w.finish()
     }
@@ -358,6 +382,8 @@ impl ToKeeper {
             kind::SHUTDOWN => ToKeeper::Shutdown,
             kind::WORK => ToKeeper::Work { id: get_worker(&mut r)?, watched: r.flag("watched")? },
             kind::END_WORK => ToKeeper::EndWork { id: get_worker(&mut r)? },
+            kind::WARDENS => ToKeeper::Wardens,
+            kind::END => ToKeeper::End { id: SessionId(r.u64("session id")?) },
             other => return Err(DecodeError::UnknownKind(other)),
         })
     }
@@ -368,7 +394,9 @@ impl ToDaemon {
         let mut w = Writer::default();
         match self {
             ToDaemon::Hello(hello) => put_hello(w.u16(kind::KEEPER_HELLO), hello),
-            ToDaemon::Spawned { id, pid } => w.u16(kind::SPAWNED).u64(id.0).i32(*pid),
+            ToDaemon::Spawned { id, pid, warden } => {
+                w.u16(kind::SPAWNED).u64(id.0).i32(*pid).i32(*warden)
+            }
             ToDaemon::SpawnFailed { id, step, errno, why } => w
                 .u16(kind::SPAWN_FAILED)
                 .u64(id.0)
@@ -404,6 +432,14 @@ impl ToDaemon {
             ToDaemon::WorkEnded { id, status } => {
                 put_status(w.u16(kind::WORK_ENDED).u64(id.0), Some(status))
             }
+            ToDaemon::Wardens { wardens, more } => {
+                w.u16(kind::WARDENS_ARE).flag(*more).count(wardens.len());
+                for (id, pid) in wardens {
+                    w.u64(id.0).i32(*pid);
+                }
+                &mut w
+            }
+            ToDaemon::Over { id } => w.u16(kind::OVER).u64(id.0),
         };
         w.finish()
     }
@@ -412,9 +448,15 @@ impl ToDaemon {
         let mut r = Reader::new(bytes);
         Ok(match r.u16("message kind")? {
             kind::KEEPER_HELLO => ToDaemon::Hello(get_hello(&mut r)?),
-            kind::SPAWNED => {
-                ToDaemon::Spawned { id: SessionId(r.u64("session id")?), pid: r.i32("pid")? }
-            }
+            kind::SPAWNED => ToDaemon::Spawned {
+                id: SessionId(r.u64("session id")?),
+                pid: r.i32("pid")?,
+                warden: match r.peek() {
+                    // Older keepers end here.
+                    [] => 0,
+                    _ => r.i32("warden")?,
+                },
+            },
             kind::SPAWN_FAILED => ToDaemon::SpawnFailed {
                 id: SessionId(r.u64("session id")?),
                 step: SpawnStep::from_wire(r.u8("spawn step")?)?,
@@ -461,6 +503,14 @@ impl ToDaemon {
             kind::WORK_ENDED => {
                 ToDaemon::WorkEnded { id: get_worker(&mut r)?, status: get_end(&mut r)? }
             }
+            kind::WARDENS_ARE => {
+                let more = r.flag("more flag")?;
+                let count = r.count("warden count", MAX_LIST)?;
+                let mut warden = || Ok((SessionId(r.u64("session id")?), r.i32("pid")?));
+                let wardens = (0..count).map(|_| warden()).collect::<Result<_, DecodeError>>()?;
+                ToDaemon::Wardens { wardens, more }
+            }
+            kind::OVER => ToDaemon::Over { id: SessionId(r.u64("session id")?) },
             other => return Err(DecodeError::UnknownKind(other)),
         })
     }
@@ -554,6 +604,7 @@ fn put_hello<'a>(w: &'a mut Writer, hello: &KeeperHello) -> &'a mut Writer {
     put_status(w, hello.last_exit.as_ref().map(|last| &last.status))
         .u64(hello.last_exit.map_or(0, |last| last.lived_ms))
         .flag(hello.workers)
+        .flag(hello.wardens)
 }
 
 fn get_hello(r: &mut Reader<'_>) -> Result<KeeperHello, DecodeError> {
@@ -573,6 +624,7 @@ fn get_hello(r: &mut Reader<'_>) -> Result<KeeperHello, DecodeError> {
         last_exit: status.map(|status| LastExit { status, lived_ms }),
         // Older keepers end here.
         workers: !r.peek().is_empty() && r.flag("workers")?,
+        wardens: !r.peek().is_empty() && r.flag("wardens")?,
     })
 }
 

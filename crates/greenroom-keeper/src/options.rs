@@ -17,6 +17,8 @@ pub const EXIT_UPGRADE: i32 = 75;
 pub const READY_OK: &str = "ok\n";
 /// The ready pipe's first word: another keeper has the directory.
 pub const READY_HELD: &str = "held ";
+/// The name under which keeper and daemon show in `ps`, whatever the path of their image.
+pub(crate) const CALLED: &std::ffi::CStr = c"greenroom";
 
 #[derive(Debug)]
 pub struct KeeperOptions {
@@ -29,7 +31,7 @@ pub struct KeeperOptions {
     /// Program and arguments of the daemon, e.g. `["/proc/self/exe", "daemon", …]`. `/proc/self/exe` follows the keeper's
     /// image, so a replaced keeper starts the new daemon.
     pub daemon: Vec<OsString>,
-    /// Daemon's stdout and stderr stay on this terminal; SIGINT and SIGHUP stop like SIGTERM.
+    /// Daemon's stdout and stderr stay on this terminal; SIGINT and the end of the terminal stop like SIGTERM.
     pub foreground: bool,
     /// Gets [`READY_OK`] when the first daemon is ready, or the reason why it never will be; before that, if somebody else
     /// has the directory, a line of [`READY_HELD`] and a pid (0: unknown).

@@ -18,6 +18,7 @@ use crate::fds::{Slots, survive_exec};
 use crate::handover::{Handover, HandoverError};
 use crate::launch::{Become, Image, Launched, Plan, Progress, Status, Stdio, launch, own_env};
 use crate::message::ExitStatus;
+use crate::options::CALLED;
 
 /// Time for `--check`; it reads a few kilobytes.
 pub(crate) const CHECK_PATIENCE: Duration = Duration::from_secs(5);
@@ -71,9 +72,9 @@ impl Check {
         let state = handover.to_memfd()?;
         let (output, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|errno| error("watch", errno.into()))?;
-        let argv = [path.as_os_str().as_bytes(), b"keeper", b"--check", b"3"];
+        let argv = [CALLED.to_bytes(), b"keeper", b"--check", b"3"];
         let argv = argv.map(<[u8]>::to_vec).to_vec();
-        let image = Image::new(argv, own_env(), None)
+        let image = Image::named(path.as_os_str().as_bytes(), argv, own_env(), None)
             .ok_or_else(|| error("name", io::Error::from_raw_os_error(libc::EINVAL)))?;
         let plan = Plan {
             child: Become::Program(&image),
@@ -81,6 +82,7 @@ impl Check {
             pass: &[state.as_fd()],
             cgroup: None,
             nofile: None,
+            expendable: false,
         };
         let Launched { pid, status } = launch(&plan, slots)
             .map_err(|fault| error("launch", io::Error::from_raw_os_error(fault.errno)))?;
@@ -130,7 +132,7 @@ pub(crate) fn exec(path: &Path, handover: &Handover) -> ReplaceError {
     };
     let number = CString::new(state.as_raw_fd().to_string()).expect("digits hold no NUL");
     let argv = [
-        program.as_ptr(),
+        CALLED.as_ptr(),
         c"keeper".as_ptr(),
         c"--resume".as_ptr(),
         number.as_ptr(),

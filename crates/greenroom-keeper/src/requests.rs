@@ -21,6 +21,7 @@ use crate::signals::{kill_group, kill_process, signal_pidfd};
 use crate::spawn::{self, Buffers};
 use crate::spec::SpawnSpec;
 use crate::staging::Staging;
+use crate::tree;
 
 /// Requests handled before signals and deadlines get their turn again.
 const REQUESTS_PER_TURN: usize = 64;
@@ -134,6 +135,8 @@ impl Keeper {
             ToKeeper::Shutdown => self.begin_ending(SHUTDOWN_GRACE),
             ToKeeper::Work { id, watched } => self.work(id, watched, fds),
             ToKeeper::EndWork { id } => self.end_work(id),
+            ToKeeper::Wardens => self.list_wardens(),
+            ToKeeper::End { id } => self.end_session(id),
         }
     }
 
@@ -185,11 +188,14 @@ impl Keeper {
             self.sessions.insert_staging(id, staging);
             return Ok(());
         }
-        let started = spawn::start(spec, cgroup, &self.slots, Some(self.nofile))?;
+        let reports = self.reports.for_wardens();
+        let started = spawn::start(id, spec, cgroup, &self.starter(), reports)?;
         self.sessions.insert(
             id,
             Session {
                 pid: started.launched.pid,
+                program: None,
+                held: true,
                 fds: started.fds,
                 phase: Phase::Starting(started.launched.status),
                 inner: None,
@@ -211,21 +217,40 @@ impl Keeper {
         }
     }
 
-    /// Only while the leader is not reaped: afterwards its number, and its group's, may be somebody else's. In a sandbox the
-    /// program is meant and not the stage around it, which takes no signal but KILL; that one ends all of it.
+    fn list_wardens(&mut self) {
+        let wardens = self.sessions.wardens();
+        let mut parts = wardens.chunks(MAX_LIST).peekable();
+        if parts.peek().is_none() {
+            self.outbox.push(ToDaemon::Wardens { wardens: Vec::new(), more: false });
+        }
+        while let Some(part) = parts.next() {
+            self.outbox
+                .push(ToDaemon::Wardens { wardens: part.to_vec(), more: parts.peek().is_some() });
+        }
+    }
+
+    /// To the program and never to the warden or the stage above it, and only while it certainly is that process: afterwards its
+    /// number, and its group's, may be somebody else's. In a sandbox the end of the program is the end of all of it.
     pub(crate) fn signal(&self, id: SessionId, signo: i32, to: SignalTarget) -> Result<(), i32> {
-        let pid = self.sessions.live_pid(id).ok_or(libc::ESRCH)?;
-        let inner = self.sessions.get(id).and_then(|session| session.inner.as_ref());
-        match (to, inner) {
-            (SignalTarget::Leader | SignalTarget::Group, Some(_)) if signo == libc::SIGKILL => {
-                kill_group(pid, signo)
+        if let Some(stage) = self.sessions.stage_of(id) {
+            return kill_group(stage, signo);
+        }
+        let session = self.sessions.get(id).ok_or(libc::ESRCH)?;
+        if let Phase::Exited(_) = session.phase {
+            return Err(libc::ESRCH);
+        }
+        let group = to == SignalTarget::Group;
+        match to {
+            SignalTarget::Leader | SignalTarget::Group if session.held => {
+                let program = session.program.and_then(tree::pin).ok_or(libc::ESRCH)?;
+                signal_pidfd(program.as_fd(), signo, group)
             }
-            (SignalTarget::Leader, Some(inner)) => signal_pidfd(inner.as_fd(), signo, false),
-            (SignalTarget::Group, Some(inner)) => signal_pidfd(inner.as_fd(), signo, true),
-            (SignalTarget::Leader, None) => kill_process(pid, signo),
-            (SignalTarget::Group, None) => kill_group(pid, signo),
-            (SignalTarget::Foreground, _) => {
-                let session = self.sessions.get(id).ok_or(libc::ESRCH)?;
+            SignalTarget::Leader | SignalTarget::Group => match &session.inner {
+                Some(inner) => signal_pidfd(inner.as_fd(), signo, group),
+                None if group => kill_group(session.pid, signo),
+                None => kill_process(session.pid, signo),
+            },
+            SignalTarget::Foreground => {
                 let group = rustix::termios::tcgetpgrp(&session.fds.master)
                     .map_err(|errno| errno.raw_os_error())?;
                 kill_group(group.as_raw_nonzero().get(), signo)

@@ -26,12 +26,14 @@ use crate::listen::{Door, ListenError};
 use crate::log::{Log, unix_ms};
 use crate::mend::Watch;
 use crate::message::{SessionId, WorkerId};
-use crate::options::{KeeperOptions, READY_HELD};
+use crate::options::{CALLED, KeeperOptions, READY_HELD};
 use crate::outbox::{Flush, Outbox};
 use crate::replace::CHECKED;
 use crate::sessions::{Phase, Session, Sessions};
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use crate::spare::Spare;
+use crate::strays::Strays;
+use crate::warden::Reports;
 use crate::workers::Workers;
 
 /// Nothing tells when fds in flight have been received; this is how soon the keeper looks again.
@@ -54,6 +56,8 @@ fn setting_up(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
 
 /// `greenroom keeper …`: takes over the process and returns when everything has ended.
 pub fn run(mut options: KeeperOptions) -> ExitCode {
+    signals::ignore_what_is_not_for_us();
+    be_called_by_name();
     let mut ready_fd = options.ready_fd.take().and_then(|fd| fds::lift(fd).ok());
     fds::close_inherited(ready_fd.as_ref());
     match begin(options, &mut ready_fd) {
@@ -74,6 +78,8 @@ pub fn run(mut options: KeeperOptions) -> ExitCode {
 /// `greenroom keeper --resume <fd>`: the new image of a keeper that replaced itself. `seat` is where a keeper of this image
 /// belongs: the old image may have had less.
 pub fn resume(fd: RawFd, seat: Option<Seat>) -> ExitCode {
+    signals::ignore_what_is_not_for_us();
+    be_called_by_name();
     match take_over(fd, seat) {
         Ok(keeper) => live(keeper),
         Err(error) => {
@@ -98,6 +104,11 @@ pub fn check(fd: RawFd) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What `ps` and `pgrep` know this process by: exec has called it after a path. Also for the daemon.
+pub fn be_called_by_name() {
+    let _ = rustix::thread::set_name(CALLED);
 }
 
 fn begin(options: KeeperOptions, ready_fd: &mut Option<OwnedFd>) -> Result<Keeper, StartError> {
@@ -127,6 +138,8 @@ fn begin(options: KeeperOptions, ready_fd: &mut Option<OwnedFd>) -> Result<Keepe
         greeted: false,
         outbox: Outbox::default(),
         sessions: Sessions::default(),
+        reports: Reports::open().map_err(setting_up("pipe of wardens"))?,
+        strays: Strays::default(),
         workers: Workers::default(),
         replacement: None,
         ending: None,
@@ -167,6 +180,12 @@ fn take_over(fd: RawFd, seat: Option<Seat>) -> Result<Keeper, StartError> {
         handover.sessions.len()
     ));
     let adopt = |fd: Option<RawFd>| fd.and_then(|fd| fds::adopt(fd).ok());
+    let reports = match handover.reports {
+        Some((read, write)) => Reports::adopt(read, write),
+        None => Reports::open(),
+    };
+    let mut strays = Strays::default();
+    strays.tolerated = handover.strays_tolerated;
     let mut daemon = Daemon::new(handover.daemon, handover.daemon_log.into(), handover.foreground);
     daemon.running = handover
         .running
@@ -195,7 +214,9 @@ fn take_over(fd: RawFd, seat: Option<Seat>) -> Result<Keeper, StartError> {
         // It asked for this replacement.
         greeted: true,
         outbox: Outbox::default(),
-        sessions: adopt_sessions(handover.sessions),
+        sessions: adopt_sessions(handover.sessions, &handover.wardens),
+        reports: reports.map_err(setting_up("pipe of wardens"))?,
+        strays,
         workers: Workers::adopt(handover.workers),
         replacement: None,
         ending: None,
@@ -222,8 +243,11 @@ fn seat_of_old(socket: &OsStr, lock: &OsStr) -> Seat {
     Seat { state, lock, socket: socket.into(), alias: None, elders: Vec::new() }
 }
 
-fn adopt_sessions(held: Vec<HeldSession>) -> Sessions {
+fn adopt_sessions(held: Vec<HeldSession>, wardens: &[(SessionId, i32)]) -> Sessions {
     let mut sessions = Sessions::default();
+    for (id, pid) in wardens {
+        sessions.adopt_warden(*id, *pid);
+    }
     for it in held {
         let adopted = it.fds.map(|fd| fds::adopt(fd).ok());
         // The old image made each of these survive, or did not exec.
@@ -237,7 +261,8 @@ fn adopt_sessions(held: Vec<HeldSession>) -> Sessions {
             let adopt = |fd: Option<RawFd>| fd.and_then(|fd| fds::adopt(fd).ok());
             let (inner, listener) = (adopt(it.inner_fd), adopt(it.listener_fd));
             let fds = SessionFds { master, pipe_read, pipe_write, ring };
-            let session = Session { pid: it.pid, fds, phase, inner, listener };
+            let (pid, program, held) = (it.pid, it.program, it.held);
+            let session = Session { pid, program, held, fds, phase, inner, listener };
             sessions.insert(it.id, session);
         }
     }
@@ -254,7 +279,12 @@ fn live(mut keeper: Keeper) -> ExitCode {
         }
         let flush = keeper.flush();
         let woken = wait(&keeper, &flush);
+        if woken.wardens {
+            keeper.hear_wardens();
+        }
         for id in woken.settled {
+            // Its warden spoke before the pipe ended.
+            keeper.hear_wardens();
             keeper.settle(id, false);
         }
         for id in woken.workers {
@@ -273,13 +303,17 @@ fn live(mut keeper: Keeper) -> ExitCode {
 }
 
 fn act_on_signals(keeper: &mut Keeper) {
-    while let Some(signo) = keeper.signals.next() {
-        match signo {
+    while let Some(signal) = keeper.signals.next() {
+        let foreground = keeper.daemon.foreground;
+        match signal.signo {
             libc::SIGTERM => keeper.stop_requested(),
-            libc::SIGINT | libc::SIGHUP if keeper.daemon.foreground => keeper.stop_requested(),
+            libc::SIGINT if foreground => keeper.stop_requested(),
+            // The end of the terminal, which only the kernel can tell. What a person sends is meant for the daemon.
+            libc::SIGHUP if foreground && signal.by_kernel => keeper.stop_requested(),
+            libc::SIGHUP => keeper.pass_on(libc::SIGHUP),
             // A client that found nobody listening, though the directory is held.
             libc::SIGURG => keeper.mend(),
-            // A detached keeper has no terminal to be hung up from; SIGCHLD is followed by the reaping below.
+            // SIGCHLD is followed by the reaping below.
             _ => {}
         }
     }
@@ -289,6 +323,7 @@ fn act_on_signals(keeper: &mut Keeper) {
 #[derive(Default)]
 struct Woken {
     signals: bool,
+    wardens: bool,
     link: bool,
     files: bool,
     settled: Vec<SessionId>,
@@ -302,7 +337,11 @@ fn wait(keeper: &Keeper, flush: &Flush) -> Woken {
         deadline = Some(deadline.map_or(retry, |at| at.min(retry)));
     }
     let timeout = deadline.map(until);
-    let mut fds = vec![PollFd::from_borrowed_fd(keeper.signals.as_fd(), PollFlags::IN)];
+    let mut fds = vec![
+        PollFd::from_borrowed_fd(keeper.signals.as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(keeper.reports.as_fd(), PollFlags::IN),
+    ];
+    const SESSIONS: usize = 2;
     let ids: Vec<SessionId> = keeper
         .sessions
         .starting()
@@ -334,10 +373,16 @@ fn wait(keeper: &Keeper, flush: &Flush) -> Woken {
         return Woken::default();
     }
     let ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-    let staged = &fds[1 + ids.len()..];
+    let staged = &fds[SESSIONS + ids.len()..];
     Woken {
         signals: ready(&fds[0]),
-        settled: ids.iter().zip(&fds[1..]).filter(|(_, fd)| ready(fd)).map(|(id, _)| *id).collect(),
+        wardens: ready(&fds[1]),
+        settled: ids
+            .iter()
+            .zip(&fds[SESSIONS..])
+            .filter(|(_, fd)| ready(fd))
+            .map(|(id, _)| *id)
+            .collect(),
         workers: workers
             .iter()
             .zip(staged)

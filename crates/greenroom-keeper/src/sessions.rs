@@ -8,20 +8,29 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
+use greenroom_sandbox::lineage::Stat;
+
 use crate::launch::{Fault, Progress, Status};
 use crate::link::{FDS_PER_SESSION, SessionFds};
-use crate::message::{ExitStatus, SessionEntry, SessionId, SessionState};
+use crate::message::{ExitStatus, SessionEntry, SessionId, SessionState, SpawnStep};
 use crate::staging::{Inside, Staged, Staging};
+use crate::tree::Process;
 
 /// Four fds each: 16,384 fds, and less than 2 MiB of table.
 pub(crate) const MAX_SESSIONS: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// The keeper's own child: the session's warden, or its stage; or the program itself, if an image before there were
+    /// wardens started it.
     pub(crate) pid: i32,
+    /// Below its warden. `None` if there is none, or if it was gone before it could be looked at.
+    pub(crate) program: Option<Process>,
+    /// `pid` is a warden.
+    pub(crate) held: bool,
     pub(crate) fds: SessionFds,
     pub(crate) phase: Phase,
-    /// The program, if it runs in a sandbox: `pid` is then the stage around it.
+    /// The program, if it runs in a sandbox: `pid` is then its stage.
     pub(crate) inner: Option<OwnedFd>,
     /// Where the sandbox's programs look for the proxy.
     pub(crate) listener: Option<OwnedFd>,
@@ -34,12 +43,35 @@ pub(crate) enum Phase {
     Exited(ExitStatus),
 }
 
+impl Session {
+    /// The number of the program, for people.
+    pub(crate) fn program_pid(&self) -> i32 {
+        self.program.map_or(self.pid, |program| program.pid)
+    }
+
+    /// Below whom everything of the session is, and nothing else.
+    fn warden(&self) -> i32 {
+        if self.held || self.inner.is_some() { self.pid } else { 0 }
+    }
+}
+
+/// What the end of one of the keeper's children meant.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reaped {
+    pub(crate) id: SessionId,
+    /// How the session ended, if that was not known before.
+    pub(crate) ended: Option<ExitStatus>,
+    /// It held others and did not end by itself: they may be left.
+    pub(crate) strays: bool,
+}
+
 /// What a look at a starting session brought.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     NotYet,
     Spawned {
         pid: i32,
+        warden: i32,
     },
     /// With words, if errno alone does not tell.
     Failed(Fault, String),
@@ -48,7 +80,8 @@ pub(crate) enum Settled {
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     held: BTreeMap<SessionId, Session>,
-    /// Processes that have not been reaped. A reaped pid may belong to anybody.
+    /// The keeper's children that have not been reaped. A reaped pid may belong to anybody. A warden stays here after its
+    /// session was released, as long as it holds somebody.
     by_pid: HashMap<i32, SessionId>,
     starting: Vec<SessionId>,
     /// Sandboxes in the making. They become `held` when their program runs.
@@ -103,13 +136,51 @@ impl Sessions {
         self.held.iter().map(|(id, session)| (*id, session))
     }
 
-    /// The leader's pid, while it is certainly still that process.
-    pub(crate) fn live_pid(&self, id: SessionId) -> Option<i32> {
-        if let Some(staging) = self.staging.get(&id) {
-            return Some(staging.pid);
+    /// The stage of a session that is on its way.
+    pub(crate) fn stage_of(&self, id: SessionId) -> Option<i32> {
+        self.staging.get(&id).map(|staging| staging.pid)
+    }
+
+    /// The keeper's own child of this session, held or released, while it is not reaped.
+    pub(crate) fn child_of(&self, id: SessionId) -> Option<i32> {
+        self.by_pid.iter().find(|(_, of)| **of == id).map(|(pid, _)| *pid)
+    }
+
+    /// Who is the warden of which session, also of those that are released already.
+    pub(crate) fn wardens(&self) -> Vec<(SessionId, i32)> {
+        let warden = |(pid, id): (&i32, &SessionId)| match self.held.get(id) {
+            Some(session) if session.warden() == 0 => None,
+            // Released: only wardens are kept after that.
+            _ => (!self.staging.contains_key(id)).then_some((*id, *pid)),
+        };
+        self.by_pid.iter().filter_map(warden).collect()
+    }
+
+    /// A warden of a session that was released under the keeper's previous image.
+    pub(crate) fn adopt_warden(&mut self, id: SessionId, pid: i32) {
+        self.by_pid.insert(pid, id);
+    }
+
+    /// A warden has said who its program is. Nobody else is ever below it but what that one starts.
+    pub(crate) fn started(&mut self, warden: i32, program: i32) {
+        let session = self.by_pid.get(&warden).and_then(|id| self.held.get_mut(id));
+        if let Some(session) = session {
+            let still = Stat::of(program).filter(|stat| stat.parent == warden);
+            let start_time = still.map_or(0, |stat| stat.start_time);
+            session.program = Some(Process { pid: program, start_time });
         }
-        let session = self.held.get(&id)?;
-        (!matches!(session.phase, Phase::Exited(_))).then_some(session.pid)
+    }
+
+    /// A warden has said how its program ended.
+    pub(crate) fn ended(&mut self, warden: i32, status: ExitStatus) -> Option<SessionId> {
+        let id = *self.by_pid.get(&warden)?;
+        let session = self.held.get_mut(&id)?;
+        if matches!(session.phase, Phase::Exited(_)) {
+            return None;
+        }
+        session.phase = Phase::Exited(status);
+        self.starting.retain(|other| *other != id);
+        Some(id)
     }
 
     /// Sessions whose process has not been reaped.
@@ -117,8 +188,8 @@ impl Sessions {
         self.by_pid.values().copied()
     }
 
-    pub(crate) fn live_pids(&self) -> Vec<i32> {
-        self.by_pid.keys().copied().collect()
+    pub(crate) fn none_live(&self) -> bool {
+        self.by_pid.is_empty()
     }
 
     pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
@@ -149,8 +220,11 @@ impl Sessions {
             Staged::NotYet => Settled::NotYet,
             Staged::Running(Inside { fds: Some(fds), inner, listener }) => {
                 let phase = Phase::Running;
-                self.insert(id, Session { pid, fds, phase, inner, listener });
-                Settled::Spawned { pid }
+                let (program, held) = (None, false);
+                let session = Session { pid, program, held, fds, phase, inner, listener };
+                let warden = session.warden();
+                self.insert(id, session);
+                Settled::Spawned { pid, warden }
             }
             Staged::Running(Inside { fds: None, .. }) => {
                 unreachable!("a session's stage is started with its buffers")
@@ -181,13 +255,20 @@ impl Sessions {
             return Settled::NotYet;
         }
         self.starting.retain(|other| *other != id);
-        if let Progress::Failed(fault) = progress {
+        let silent = session.held && session.program.is_none();
+        let fault = match progress {
+            Progress::Failed(fault) => Some(fault),
+            // Its warden was killed on the way.
+            _ if silent => Some(Fault { step: SpawnStep::Fork, errno: libc::ECHILD }),
+            _ => None,
+        };
+        if let Some(fault) = fault {
             self.by_pid.remove(&session.pid);
             self.held.remove(&id);
             return Settled::Failed(fault, String::new());
         }
         session.phase = Phase::Running;
-        Settled::Spawned { pid: session.pid }
+        Settled::Spawned { pid: session.program_pid(), warden: session.warden() }
     }
 
     /// Its program is not the process that was started: it runs in a pid namespace.
@@ -200,12 +281,24 @@ impl Sessions {
     }
 
     /// Notes the end of a reaped process. `settle` comes first, so that a failed start is never an exit.
-    pub(crate) fn exited(&mut self, pid: i32, status: ExitStatus) -> Option<SessionId> {
+    pub(crate) fn reaped(&mut self, pid: i32, status: ExitStatus) -> Option<Reaped> {
         let id = self.by_pid.remove(&pid)?;
-        let session = self.held.get_mut(&id)?;
-        session.phase = Phase::Exited(status);
-        self.starting.retain(|other| *other != id);
-        Some(id)
+        let by_itself = status == ExitStatus::Code(0);
+        let Some(session) = self.held.get_mut(&id) else {
+            return Some(Reaped { id, ended: None, strays: !by_itself });
+        };
+        let told = matches!(session.phase, Phase::Exited(_));
+        // A warden that has not told was killed, and its program is about to be.
+        let status = match session.held {
+            true => ExitStatus::Signal { signo: libc::SIGKILL, core_dumped: false },
+            false => status,
+        };
+        let strays = if session.held { !told || !by_itself } else { session.inner.is_some() };
+        if !told {
+            session.phase = Phase::Exited(status);
+            self.starting.retain(|other| *other != id);
+        }
+        Some(Reaped { id, ended: (!told).then_some(status), strays })
     }
 
     /// Forgets an ended session and closes its fds. `false` while its process lives, or if it is not held.
@@ -225,7 +318,7 @@ impl Sessions {
         self.iter()
             .map(|(id, session)| SessionEntry {
                 id,
-                pid: session.pid,
+                pid: session.program_pid(),
                 state: match &session.phase {
                     Phase::Starting(_) => SessionState::Starting,
                     Phase::Running => SessionState::Running,

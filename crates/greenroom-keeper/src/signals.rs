@@ -1,7 +1,8 @@
 //! Signals in and out: everything the keeper listens for arrives through one signalfd; what it sends goes through `kill`.
 //!
-//! All signals that could end or disturb the keeper stay blocked for its whole life, also across its own exec, so that none
-//! is lost in between. Absent on purpose: handlers.
+//! Those stay blocked for the keeper's whole life, also across its own exec, so that none is lost in between. All others that
+//! would end it and are not for it are ignored from the first moment; children get every default back. Absent on purpose:
+//! handlers, and armour against what a fault in the program itself raises (SEGV, ABRT and their like).
 #![expect(
     unsafe_code,
     reason = "signal masks, signalfd and kill have no safe wrapper that takes any number"
@@ -14,6 +15,62 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// URG is harmless to whoever does not wait for it: a client may send it to a keeper of any version.
 const WATCHED: [i32; 5] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGURG];
+
+/// Ignored: nobody has a reason to send them to the keeper, and each would end every session. 32 to 64 come on top.
+const NOT_FOR_US: [i32; 13] = [
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGQUIT,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGPIPE,
+    libc::SIGTRAP,
+];
+/// The first and the last of the numbers that mean nothing by themselves.
+const REAL_TIME: std::ops::RangeInclusive<i32> = 32..=64;
+
+/// Before anything else: a signal may come at any time.
+pub(crate) fn ignore_what_is_not_for_us() {
+    ignore(NOT_FOR_US.into_iter().chain(REAL_TIME));
+}
+
+/// Numbers of signals that would end a process for no reason of its own, and which its runtime can catch: for the daemon.
+pub fn nobodys() -> impl Iterator<Item = i32> {
+    // The first two are the C library's own, which it refuses to talk about.
+    ignore(32..=33);
+    NOT_FOR_US.into_iter().filter(|it| *it != libc::SIGTRAP).chain(34..=64)
+}
+
+fn ignore(signals: impl Iterator<Item = i32>) {
+    // The kernel's sigaction: handler, flags, restorer, mask. Raw, because libc hides two numbers.
+    let ignored = [libc::SIG_IGN as u64, 0, 0, 0];
+    for signo in signals {
+        // SAFETY: reads four words of this frame; an ignored signal runs no code.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signo,
+                ignored.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                8,
+            )
+        };
+    }
+}
+
+/// A signal that has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    pub(crate) signo: i32,
+    /// Not sent by a process.
+    pub(crate) by_kernel: bool,
+}
 
 pub(crate) struct Signals {
     fd: File,
@@ -42,12 +99,16 @@ impl Signals {
     }
 
     /// The next signal that has arrived.
-    pub(crate) fn next(&mut self) -> Option<i32> {
+    pub(crate) fn next(&mut self) -> Option<Arrived> {
+        /// `SI_KERNEL`.
+        const BY_KERNEL: i32 = 0x80;
         let mut info = [0_u8; size_of::<libc::signalfd_siginfo>()];
         match self.fd.read(&mut info) {
             Ok(read) if read == info.len() => {
-                // `ssi_signo` is the first field.
-                Some(i32::from_ne_bytes([info[0], info[1], info[2], info[3]]))
+                let word =
+                    |at| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+                // `ssi_signo` is the first field, `ssi_code` the third.
+                Some(Arrived { signo: word(0), by_kernel: word(8) == BY_KERNEL })
             }
             _ => None,
         }

@@ -20,6 +20,8 @@ const LATER: Duration = Duration::from_millis(5);
 pub(crate) struct Spare {
     waiting: Option<OwnedFd>,
     due: Option<Instant>,
+    /// Who made the last one, or is at it.
+    maker: i32,
 }
 
 impl Spare {
@@ -31,6 +33,10 @@ impl Spare {
 
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
+    }
+
+    pub(crate) fn is_made_by(&self, pid: i32) -> bool {
+        self.maker == pid
     }
 
     pub(crate) fn take(&mut self) -> Option<OwnedFd> {
@@ -59,10 +65,12 @@ impl Spare {
             pass: &[theirs.as_fd()],
             cgroup: None,
             nofile: Some(starter.nofile),
+            expendable: false,
         };
         // Reaped like any orphan: its end says nothing that the socket does not.
-        if launch(&plan, starter.slots).is_ok() {
+        if let Ok(launched) = launch(&plan, starter.slots) {
             self.waiting = Some(ours);
+            self.maker = launched.pid;
         }
     }
 }

@@ -8,15 +8,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use rustix::pipe::PipeFlags;
-use rustix::process::Rlimit;
 use rustix::pty::OpenptFlags;
 use rustix::termios::{InputModes, OptionalActions, Winsize};
 
-use crate::fds::Slots;
 use crate::launch::{Become, Fault, Image, Launched, Plan, Stdio, launch};
 use crate::link::SessionFds;
-use crate::message::SpawnStep;
+use crate::message::{SessionId, SpawnStep};
 use crate::spec::SpawnSpec;
+use crate::staging::Starter;
 
 /// Between master and ring a pipe never holds more than one splice (16 KiB); unprivileged users get few large pipes.
 const PIPE_BYTES: usize = 16 * 1024;
@@ -45,12 +44,13 @@ impl Buffers {
     }
 }
 
-/// Opens everything and launches the child.
+/// Opens everything and launches the warden, which starts the program.
 pub(crate) fn start(
+    id: SessionId,
     spec: SpawnSpec,
     cgroup: Option<BorrowedFd<'_>>,
-    slots: &Slots,
-    nofile: Option<Rlimit>,
+    starter: &Starter<'_>,
+    reports: BorrowedFd<'_>,
 ) -> Result<Started, Fault> {
     let (master, slave) = open_pty(&spec).map_err(Fault::at(SpawnStep::Pty))?;
     let (pipe_read, pipe_write) = open_pipe().map_err(Fault::at(SpawnStep::Buffers))?;
@@ -59,13 +59,14 @@ pub(crate) fn start(
         .ok_or(Fault { step: SpawnStep::Spec, errno: libc::EINVAL })?;
     let launched = launch(
         &Plan {
-            child: Become::Program(&image),
+            child: Become::Warden { image: &image, stages: starter.stages, id, reports },
             stdio: Stdio::Terminal(slave.as_fd()),
             pass: &[],
             cgroup,
-            nofile,
+            nofile: Some(starter.nofile),
+            expendable: true,
         },
-        slots,
+        starter.slots,
     )?;
     Ok(Started { launched, fds: SessionFds { master, pipe_read, pipe_write, ring } })
 }

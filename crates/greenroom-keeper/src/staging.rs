@@ -114,7 +114,8 @@ impl Staging {
         let pass = [plan, theirs.as_fd()];
         let child = Become::Stage(starter.stages);
         let nofile = Some(starter.nofile);
-        let plan = Plan { child, stdio: Stdio::Inherit, pass: &pass, cgroup, nofile };
+        let stdio = Stdio::Inherit;
+        let plan = Plan { child, stdio, pass: &pass, cgroup, nofile, expendable: true };
         let Launched { pid, status } = launch(&plan, starter.slots)?;
         Ok(Staging {
             pid,

@@ -93,6 +93,10 @@ impl Workers {
         self.by_pid.get(&pid).copied()
     }
 
+    pub(crate) fn knows(&self, pid: i32) -> bool {
+        self.by_pid.contains_key(&pid) || self.leaving.contains_key(&pid)
+    }
+
     /// When the next one that takes too long must be killed.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let due = |worker: &Worker| {
@@ -231,6 +235,10 @@ impl Keeper {
 
     /// A reaped process that was a worker's. `false` if it was not.
     pub(crate) fn worker_ended(&mut self, pid: i32, status: ExitStatus) -> bool {
+        if self.workers.knows(pid) {
+            // It may have been killed with others below it.
+            self.look_for_strays();
+        }
         if self.workers.leaving.remove(&pid).is_some() {
             return true;
         }

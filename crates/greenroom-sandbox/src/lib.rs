@@ -9,6 +9,7 @@
 //! | `explain` | a plan in plain words: what is enforced by which layer, and what is not |
 //! | `seatbelt` | the same policy as a macOS profile (text and parameters; not run here) |
 //! | `stage` | carries a plan out in a forked process, then becomes the program |
+//! | `lineage` | who is below a process |
 //! | `control` | what a stage tells whoever started it, with the fds it made inside |
 //!
 //! The compiler is pure, so that it can be tested anywhere. The stage is single-threaded, runs no runtime, and runs the
@@ -23,6 +24,8 @@ mod explain;
 #[cfg(target_os = "linux")]
 mod filter;
 pub mod layer;
+#[cfg(target_os = "linux")]
+pub mod lineage;
 pub mod modules;
 pub mod plan;
 pub mod policy;

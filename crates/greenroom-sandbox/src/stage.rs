@@ -4,11 +4,11 @@
 //! not a new image: starting ours takes longer than half of the fence. Out: reports on that socket
 //! (`control.rs`), and the program, which runs only if every step was carried out. At level full there are three processes:
 //! the *stage*, which the keeper started and which ends as the program ends; the *first* process of the session's pid
-//! namespace, which reaps and keeps the pins; and the program. The first dies with the stage, and everything inside dies with the first. At level
-//! reduced the stage becomes the program itself, unless that is on pipes: then, and at level bare, the stage stays and watches
-//! over it (`watch.rs`).
+//! namespace, which reaps and keeps the pins; and the program. The first dies with the stage, and everything inside dies with the first. At
+//! levels reduced and bare the stage stays and watches over the program (`watch.rs`). Either way everything ends with the
+//! program, and with whoever started the stage.
 //!
-//! For a program on pipes stdin, stdout and stderr come over the control socket, and the stage dies with whoever started it.
+//! For a program on pipes stdin, stdout and stderr come over the control socket.
 //!
 //! The order of steps is part of the fence. Inherited fds go first, since no later layer takes them back. Mounts come before
 //! Landlock, which would refuse them; the terminal is made inside; seccomp is last.
@@ -22,7 +22,7 @@ pub(crate) mod privileges;
 pub(crate) mod spare;
 pub(crate) mod sys;
 pub(crate) mod terminal;
-mod watch;
+pub mod watch;
 
 use std::ffi::CString;
 use std::io::{IoSlice, IoSliceMut};
@@ -105,6 +105,13 @@ impl Stages {
             self.hide().and_then(|()| spare::make(socket.as_fd())).is_ok()
         });
         sys::exit(if made == Ok(true) { 0 } else { EXIT_NOT_STARTED })
+    }
+
+    /// What `ps` shows of this process, which was forked and asks no more for its arguments. Each word ends with a NUL byte.
+    pub fn retitle(&self, words: &[u8]) {
+        if let Some(plate) = &self.plate {
+            plate.retitle(words);
+        }
     }
 
     fn hide(&self) -> Result<(), Fault> {
@@ -201,12 +208,11 @@ fn perform(plan: OwnedFd, control: &OwnedFd) -> Result<Never, Fault> {
     }
     match steps.level {
         Level::Full => full(&steps, &image, control, given.spare),
-        Level::Reduced if !steps.pipes => reduced(&steps, &image, control),
         Level::Reduced | Level::Bare => watched(&steps, &image, control),
     }
 }
 
-/// Nobody looks after a program on pipes whose keeper is gone.
+/// Nobody looks after a program whose keeper is gone.
 fn die_with_starter(control: &OwnedFd, signal: rustix::process::Signal) -> Result<(), Fault> {
     rustix::process::set_parent_process_death_signal(Some(signal))
         .failing(Layer::Processes, || "tie it to the keeper".into())?;
@@ -230,10 +236,8 @@ fn full(
 ) -> Result<Never, Fault> {
     let spare = spare.and_then(|socket| spare::take(socket.as_fd()));
     let listener = namespaces::enter(steps.network, spare)?;
-    if steps.pipes {
-        // Only here: new credentials may forget it.
-        die_with_starter(control, rustix::process::Signal::KILL)?;
-    }
+    // Only here: new credentials may forget it.
+    die_with_starter(control, rustix::process::Signal::KILL)?;
     let forking = || "fork".to_owned();
     let this = own_pidfd().failing(Layer::Processes, forking)?;
     let (status, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
@@ -359,15 +363,6 @@ fn end_with(tell: &OwnedFd, status: i32) -> ! {
     sys::exit(0)
 }
 
-fn reduced(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault> {
-    let terminal = terminal::open(image.cols, image.rows)?;
-    // The keeper has made this process a session's leader already; whoever started it otherwise has not.
-    let lead = rustix::process::getsid(None).ok() != Some(rustix::process::getpid());
-    terminal::control(&terminal.slave, lead)?;
-    confine(steps, &Terminals::Only(&terminal.slave))?;
-    become_program(image, control, Some(terminal), None, None)
-}
-
 /// Without a pid namespace nothing holds what a program started: this process stays and sees to it.
 fn watched(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fault> {
     let failing = || "watch over the program".to_owned();
@@ -375,8 +370,12 @@ fn watched(steps: &Steps, image: &Image, control: &OwnedFd) -> Result<Never, Fau
     die_with_starter(control, rustix::process::Signal::TERM)?;
     watch::begin().failing(Layer::Processes, failing)?;
     let most = steps.processes.map(watch::most_of_user);
+    let terminal = match steps.pipes {
+        true => None,
+        false => Some(terminal::open(image.cols, image.rows)?),
+    };
     let program = sys::fork_to_exec(|| {
-        let Err(fault) = watched_program(steps, image, control, most);
+        let Err(fault) = watched_program(steps, image, control, most, terminal);
         give_up(control, fault)
     });
     let program = program.failing(Layer::Processes, || "fork".into())?;
@@ -388,14 +387,24 @@ fn watched_program(
     image: &Image,
     control: &OwnedFd,
     most: Option<u64>,
+    terminal: Option<Terminal>,
 ) -> Result<Never, Fault> {
-    lead()?;
+    match &terminal {
+        Some(terminal) => terminal::control(&terminal.slave, true)?,
+        None => lead()?,
+    }
     if let Some(most) = most {
         sys::set_limit(libc::RLIMIT_NPROC, most)
             .failing(Layer::Limits, || "limit its processes".into())?;
     }
-    confine(steps, &Terminals::None)?;
-    become_program(image, control, None, None, None)
+    let terminals = terminal.as_ref().map_or(Terminals::None, |it| Terminals::Only(&it.slave));
+    confine(steps, &terminals)?;
+    // Whoever started a program on a terminal signals it, and not the one that watches.
+    let this = match &terminal {
+        Some(_) => Some(own_pidfd().failing(Layer::Processes, || "name the program".into())?),
+        None => None,
+    };
+    become_program(image, control, terminal, this, None)
 }
 
 /// A session and a group of its own.

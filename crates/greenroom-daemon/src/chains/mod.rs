@@ -237,16 +237,18 @@ fn look_after(host: &Arc<Host>, handle: SessionHandle) {
     let host = host.clone();
     tokio::spawn(async move {
         host.ends.of(&handle).await;
-        for task in [clock, door].into_iter().flatten() {
-            task.abort();
-        }
+        door.into_iter().for_each(|task| task.abort());
+        // What its program left lives on where it was started, and under the same clock.
+        host.keeper.nobody_left(handle.id()).await;
+        clock.into_iter().for_each(|task| task.abort());
         settled(&host, &handle).await;
     });
 }
 
-/// Answers once the plugins of an ended session have cleaned up; at once if it runs or has none.
+/// Answers once the plugins of an ended session have cleaned up; at once if it runs, has left processes, or has no plugins.
 pub async fn settled(host: &Arc<Host>, handle: &SessionHandle) {
     if let Some(end) = end_of(handle)
+        && host.keeper.count_left(end.id) == 0
         && host.chains.look(end.id).is_some_and(|file| file.is_open())
     {
         host.chains.finish(&end, &watch(host)).await;
@@ -284,7 +286,9 @@ pub fn recover(host: &Arc<Host>) {
     for id in host.chains.open_ids() {
         let handle = host.engine.find(&id.to_string()).ok();
         match handle {
-            Some(handle) if handle.change().ended.is_none() => look_after(host, handle),
+            Some(handle) if handle.change().ended.is_none() || host.keeper.count_left(id) > 0 => {
+                look_after(host, handle);
+            }
             over => {
                 let host = host.clone();
                 tokio::spawn(async move {

@@ -19,10 +19,10 @@ use crate::rpc::peer::Caller;
 /// Tables of the kernel's TCP sockets, both kinds of address.
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 
-/// Who is calling; judged only while a session is confined.
+/// Who is calling; judged once a session was ever confined.
 pub async fn caller(host: &Arc<Host>, stream: &TcpStream) -> Caller {
     let caller = Caller::with_the_token();
-    if host.chains.confined().is_empty() {
+    if !callers::is_needed(host) {
         return caller;
     }
     let (Ok(theirs), Ok(ours)) = (stream.peer_addr(), stream.local_addr()) else { return caller };

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use greenroom_engine::process::{ExitStatus, Wait};
-use greenroom_keeper::tree::{self, Process};
+use greenroom_keeper::tree::{Process, Tree};
 use greenroom_keeper::{SpawnStep, WorkerId};
 use greenroom_plugins::runtime::{Hold, Launch, LaunchError, Launcher, Leash, Worker};
 use tokio::sync::{oneshot, watch};
@@ -101,7 +101,8 @@ impl Keeper {
         {
             // Usually its own doing, after everything else was gone. If it was not, this finds what still has the mark.
             let search = move || {
-                let _ = tree::signal_tree(leader, Some(&marker), SIGKILL);
+                let (program, marker) = (Some(leader), Some(marker));
+                let _ = Tree { program, marker, ..Tree::default() }.signal(SIGKILL);
             };
             let _ = std::thread::Builder::new().name("worker-strays".to_owned()).spawn(search);
         }

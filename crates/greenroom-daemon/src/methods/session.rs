@@ -184,7 +184,12 @@ pub async fn info(call: Call, params: InfoParams) -> Result<wire::SessionInfo, F
 
 fn described(host: &Host, info: SessionInfo) -> wire::SessionInfo {
     let id = info.record.id;
+    let left = match info.state {
+        greenroom_engine::SessionState::Exited { .. } => host.keeper.count_left(id),
+        _ => 0,
+    };
     let mut info = convert::info(info, host.viewers.of(id));
+    info.processes_left = left as u64;
     chains::describe(&host.chains, id, &mut info);
     info
 }
@@ -207,23 +212,37 @@ pub async fn kill(call: Call, params: KillParams) -> Result<KillResult, Fault> {
     let signal = params.signal.as_ref().map(convert::signal::number).transpose()?;
     let by = call.peer.client();
     let data = json!({ "by": by, "signal": signal.map(convert::signal::full_name) });
-    if let Some(status) = handle.change().ended {
+    let ended = handle.change().ended;
+    let left = ended.map_or(0, |_| call.host.keeper.count_left(handle.id()));
+    if let (Some(status), 0) = (ended, left) {
         let exit = Some(convert::exit(status));
-        return Ok(KillResult { killed: true, exit, already_ended: true });
+        return Ok(KillResult { killed: true, exit, already_ended: true, processes_ended: 0 });
     }
     let name = signal.map(convert::signal::full_name);
     hooks::may_kill(&call.host, &handle, call.peer.client(), name.as_deref()).await?;
     call.host.storage.log(about(handle.id(), "session.killed", data));
     let status = handle.kill(ladder(&call.host, signal, params.grace_ms)).await;
+    call.host.keeper.forget_lost(handle.id());
     let status = status.map_err(fault::engine)?;
-    Ok(KillResult { killed: true, exit: Some(convert::exit(status)), already_ended: false })
+    Ok(KillResult {
+        killed: true,
+        exit: Some(convert::exit(status)),
+        already_ended: false,
+        processes_ended: left as u64,
+    })
 }
 
 pub async fn close(call: Call, params: CloseParams) -> Result<CloseResult, Fault> {
     let handle = call.session(&params.session)?;
-    if handle.change().ended.is_none() {
+    let ended = handle.change().ended.is_some();
+    let left = if ended { call.host.keeper.count_left(handle.id()) } else { 0 };
+    if !ended || left > 0 {
+        let id = handle.id();
+        if params.if_ended && left > 0 {
+            return Err(fault::engine(EngineError::LeftBehind { id, left }));
+        }
         if params.if_ended {
-            return Err(fault::engine(EngineError::StillRunning { id: handle.id() }));
+            return Err(fault::engine(EngineError::StillRunning { id }));
         }
         hooks::may_kill(&call.host, &handle, call.peer.client(), None).await?;
         match handle.kill(ladder(&call.host, None, None)).await {

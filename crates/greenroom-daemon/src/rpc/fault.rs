@@ -47,6 +47,8 @@ pub fn engine(error: EngineError) -> Fault {
         }
         EngineError::StillRunning { id } => Fault::new(FaultKind::Conflict, message)
             .hint(format!("end it first with greenroom kill {id}")),
+        EngineError::LeftBehind { id, .. } => Fault::new(FaultKind::Conflict, message)
+            .hint(format!("end them with greenroom kill {id}")),
         EngineError::WillNotDie { .. } => Fault::new(FaultKind::Unavailable, message),
         EngineError::RemoveFiles { .. }
         | EngineError::KeepHidden { .. }

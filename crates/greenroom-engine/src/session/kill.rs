@@ -39,12 +39,13 @@ const AFTER_KILL: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(25);
 
 impl SessionHandle {
-    /// Ends the session and its whole tree; answers when nothing is left.
+    /// Ends the session and its whole tree, or what an ended one has left; answers when nothing is left.
     pub async fn kill(&self, ladder: Ladder) -> Result<ExitStatus, EngineError> {
-        let member = match (self.change().ended, self.shared.member()) {
-            (None, Some(member)) => member,
-            _ => return Err(self.ended_error("kill")),
-        };
+        let Some(member) = self.shared.member() else { return Err(self.ended_error("kill")) };
+        let processes = &self.shared.parts.processes;
+        if self.change().ended.is_some() && processes.alive(&member).await == 0 {
+            return Err(self.ended_error("kill"));
+        }
         let rungs = match ladder.signal {
             Some(SIGKILL) => vec![(SIGKILL, AFTER_KILL)],
             Some(signal) => vec![(signal, ladder.grace), (SIGKILL, AFTER_KILL)],
@@ -53,7 +54,7 @@ impl SessionHandle {
             }
         };
         for (signal, patience) in rungs {
-            let sent = self.shared.parts.processes.signal(&member, Target::Tree, signal).await;
+            let sent = processes.signal(&member, Target::Tree, signal).await;
             if let Err(error) = sent {
                 tracing::debug!(session = %self.id(), signal, %error, "a rung of the ladder");
             }
@@ -61,12 +62,21 @@ impl SessionHandle {
                 break;
             }
         }
+        let mut left = processes.left(&member).await;
+        if !left.is_empty() && self.change().ended.is_some() {
+            return Err(EngineError::WillNotDie { id: self.id(), left });
+        }
         let mut changes = self.changes();
         let ended = changes.wait_for(|change| change.ended.is_some() || change.closed);
         match tokio::time::timeout(AFTER_KILL, ended).await {
             Ok(Ok(change)) => change.ended.ok_or(EngineError::Gone { id: self.id() }),
             Ok(Err(_)) => Err(EngineError::Gone { id: self.id() }),
-            Err(_) => Err(EngineError::WillNotDie { id: self.id(), pid: member.pid }),
+            Err(_) => {
+                if left.is_empty() {
+                    left.push(format!("pid {}", member.pid));
+                }
+                Err(EngineError::WillNotDie { id: self.id(), left })
+            }
         }
     }
 

@@ -17,15 +17,20 @@ fn fd() -> impl Strategy<Value = RawFd> {
 fn session() -> impl Strategy<Value = HeldSession> {
     let exit = prop::option::of(any::<i32>().prop_map(ExitStatus::Code));
     let fds = ([fd(), fd(), fd(), fd()], [(); 3].map(|()| prop::option::of(fd())));
-    (any::<u64>(), any::<i32>(), fds, exit).prop_map(|(id, pid, (fds, more), exit)| HeldSession {
-        id: SessionId(id),
-        pid,
-        fds,
-        status_fd: more[0],
-        exit,
-        inner_fd: more[1],
-        listener_fd: more[2],
-    })
+    let held = (any::<bool>(), prop::option::of((1..i32::MAX, any::<u64>())));
+    (any::<u64>(), any::<i32>(), held, fds, exit).prop_map(
+        |(id, pid, (held, program), (fds, more), exit)| HeldSession {
+            id: SessionId(id),
+            pid,
+            program: program.map(|(pid, start_time)| Process { pid, start_time }),
+            held,
+            fds,
+            status_fd: more[0],
+            exit,
+            inner_fd: more[1],
+            listener_fd: more[2],
+        },
+    )
 }
 
 fn worker() -> impl Strategy<Value = HeldWorker> {
@@ -44,9 +49,13 @@ fn handover() -> impl Strategy<Value = Handover> {
     let numbers = any::<(u32, u64, bool, u32, u32, bool)>();
     let running = prop::option::of((1..i32::MAX, any::<u64>()));
     let sessions = prop::collection::vec(session(), 0..20);
-    let held_all = (sessions, prop::collection::vec(worker(), 0..9));
+    let warden = any::<(u64, i32)>().prop_map(|(id, pid)| (SessionId(id), pid));
+    let wardens = prop::collection::vec(warden, 0..9);
+    let reports = prop::option::of((fd(), fd()));
+    let held_all =
+        (sessions, prop::collection::vec(worker(), 0..9), wardens, reports, any::<bool>());
     (places, limits, held, last, numbers, running, held_all).prop_map(
-        |(places, nofile, held, last, numbers, running, (sessions, workers))| Handover {
+        |(places, nofile, held, last, numbers, running, all)| Handover {
             generation: numbers.0,
             started_unix_ms: numbers.1,
             foreground: numbers.2,
@@ -68,10 +77,25 @@ fn handover() -> impl Strategy<Value = Handover> {
             }),
             young_deaths: numbers.4,
             ever_ready: numbers.5,
-            sessions,
-            workers,
+            // Without sessions nothing of this is said.
+            reports: all.3.filter(|_| !all.0.is_empty() || !all.2.is_empty()),
+            strays_tolerated: all.4 && (!all.0.is_empty() || !all.2.is_empty()),
+            sessions: all.0,
+            workers: all.1,
+            wardens: all.2,
         },
     )
+}
+
+/// As an image before wardens would have left it.
+fn without_wardens(handover: &mut Handover) {
+    for session in &mut handover.sessions {
+        (session.held, session.program) = (false, None);
+    }
+    handover.wardens.clear();
+    handover.reports = None;
+    // Their orphans are the keeper's children, and live on.
+    handover.strays_tolerated = !handover.sessions.is_empty();
 }
 
 proptest! {
@@ -83,7 +107,9 @@ proptest! {
         let sessions = &handover.sessions;
         let more = |it: &HeldSession| [it.status_fd, it.inner_fd, it.listener_fd];
         let status = sessions.iter().flat_map(more).flatten().count();
-        let others = 2 + handover.link_fd.iter().count() + handover.ready_fd.iter().count();
+        let reports = 2 * handover.reports.iter().count();
+        let others =
+            2 + reports + handover.link_fd.iter().count() + handover.ready_fd.iter().count();
         prop_assert_eq!(read.fds().len(), others + 4 * sessions.len() + status);
     }
 
@@ -94,6 +120,7 @@ proptest! {
             (session.inner_fd, session.listener_fd) = (None, None);
         }
         handover.workers.clear();
+        without_wardens(&mut handover);
         prop_assert_eq!(Handover::decode(&handover.encode_as(1)), Ok(handover));
     }
 
@@ -101,7 +128,15 @@ proptest! {
     #[test]
     fn the_state_of_version_2_is_read(mut handover in handover()) {
         handover.workers.clear();
+        without_wardens(&mut handover);
         prop_assert_eq!(Handover::decode(&handover.encode_as(2)), Ok(handover));
+    }
+
+    /// And one before wardens.
+    #[test]
+    fn the_state_of_version_3_is_read(mut handover in handover()) {
+        without_wardens(&mut handover);
+        prop_assert_eq!(Handover::decode(&handover.encode_as(3)), Ok(handover));
     }
 
     #[test]
@@ -121,5 +156,5 @@ proptest! {
 #[test]
 fn another_version_is_refused() {
     let error = Handover::decode(&9_u16.to_le_bytes()).unwrap_err();
-    assert_eq!(error.to_string(), "version 9 of the keeper's state, this build reads 3");
+    assert_eq!(error.to_string(), "version 9 of the keeper's state, this build reads 4");
 }

@@ -42,6 +42,8 @@ fn to_keeper() -> impl Strategy<Value = ToKeeper> {
         Just(ToKeeper::Shutdown),
         (worker(), any::<bool>()).prop_map(|(id, watched)| ToKeeper::Work { id, watched }),
         worker().prop_map(|id| ToKeeper::EndWork { id }),
+        Just(ToKeeper::Wardens),
+        id().prop_map(|id| ToKeeper::End { id }),
     ]
 }
 
@@ -58,8 +60,8 @@ fn hello() -> impl Strategy<Value = KeeperHello> {
     let last = prop::option::of(
         (status(), any::<u64>()).prop_map(|(status, lived_ms)| LastExit { status, lived_ms }),
     );
-    (any::<(u16, i32, u64, u32, u32)>(), last, any::<bool>()).prop_map(
-        |(numbers, last_exit, workers)| {
+    (any::<(u16, i32, u64, u32, u32)>(), last, any::<(bool, bool)>()).prop_map(
+        |(numbers, last_exit, (workers, wardens))| {
             let (version, keeper_pid, keeper_started_unix_ms, generation, daemon_starts) = numbers;
             KeeperHello {
                 version,
@@ -69,6 +71,7 @@ fn hello() -> impl Strategy<Value = KeeperHello> {
                 daemon_starts,
                 last_exit,
                 workers,
+                wardens,
             }
         },
     )
@@ -77,7 +80,14 @@ fn hello() -> impl Strategy<Value = KeeperHello> {
 fn to_daemon() -> impl Strategy<Value = ToDaemon> {
     prop_oneof![
         hello().prop_map(ToDaemon::Hello),
-        (id(), any::<i32>()).prop_map(|(id, pid)| ToDaemon::Spawned { id, pid }),
+        (id(), any::<i32>(), any::<i32>()).prop_map(|(id, pid, warden)| ToDaemon::Spawned {
+            id,
+            pid,
+            warden
+        }),
+        id().prop_map(|id| ToDaemon::Over { id }),
+        (prop::collection::vec((id(), any::<i32>()), 0..=MAX_LIST), any::<bool>())
+            .prop_map(|(wardens, more)| ToDaemon::Wardens { wardens, more }),
         (id(), prop::sample::select(&SpawnStep::ALL[..]), any::<i32>(), "[a-zü ]{0,50}")
             .prop_map(|(id, step, errno, why)| ToDaemon::SpawnFailed { id, step, errno, why }),
         id().prop_map(|id| ToDaemon::Listener { id }),
@@ -123,7 +133,8 @@ proptest! {
         // Where an older keeper's message ended, this one may be cut.
         let older = match &decoded {
             Ok(ToDaemon::SpawnFailed { why, .. }) => why.is_empty(),
-            Ok(ToDaemon::Hello(hello)) => !hello.workers,
+            Ok(ToDaemon::Hello(hello)) => !hello.wardens,
+            Ok(ToDaemon::Spawned { warden, .. }) => *warden == 0,
             _ => false,
         };
         prop_assert!(decoded.is_err() || older);

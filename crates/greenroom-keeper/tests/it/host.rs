@@ -1,5 +1,7 @@
 //! A keeper in a temporary directory, and the daemon the test plays: the real daemon process hands its link over and waits.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -107,7 +109,8 @@ impl Host {
         let KeeperEvent::Hello(hello) = link.recv().unwrap().unwrap() else {
             panic!("expected hello");
         };
-        FakeDaemon { pid, link, listener: listener.into(), control, hello }
+        let over = RefCell::default();
+        FakeDaemon { pid, link, listener: listener.into(), control, hello, over }
     }
 
     pub fn log(&self) -> String {
@@ -168,6 +171,8 @@ pub struct FakeDaemon {
     pub listener: UnixListener,
     control: UnixStream,
     pub hello: KeeperHello,
+    /// Sessions of which nothing is left; told at any time.
+    over: RefCell<HashSet<u64>>,
 }
 
 impl FakeDaemon {
@@ -186,15 +191,47 @@ impl FakeDaemon {
         self.control.write_all(&[code]).unwrap();
     }
 
+    /// The next event that is not the last of a session.
     pub fn next(&self) -> KeeperEvent {
-        self.link.recv().expect("a message in time").expect("the keeper lives")
+        loop {
+            match self.link.recv().expect("a message in time").expect("the keeper lives") {
+                KeeperEvent::Over { id } => drop(self.over.borrow_mut().insert(id.0)),
+                other => return other,
+            }
+        }
+    }
+
+    /// Returns when nothing of the session is left.
+    pub fn over(&self, id: u64) {
+        while !self.over.borrow().contains(&id) {
+            match self.link.recv().expect("a message in time").expect("the keeper lives") {
+                KeeperEvent::Over { id } => drop(self.over.borrow_mut().insert(id.0)),
+                other => panic!("expected the last of {id}, got {other:?}"),
+            }
+        }
     }
 
     pub fn spawn(&self, id: u64, spec: &SpawnSpec) -> (i32, SessionFds) {
+        let (pid, _, fds) = self.spawn_held(id, spec);
+        (pid, fds)
+    }
+
+    /// With the session's warden.
+    pub fn spawn_held(&self, id: u64, spec: &SpawnSpec) -> (i32, i32, SessionFds) {
         self.link.spawn(SessionId(id), spec, None).unwrap();
         match self.next() {
-            KeeperEvent::Spawned { id: got, pid, fds } if got.0 == id => (pid, fds),
+            KeeperEvent::Spawned { id: got, pid, warden, fds } if got.0 == id => (pid, warden, fds),
             other => panic!("expected spawned {id}, got {other:?}"),
+        }
+    }
+
+    pub fn wardens(&self) -> Vec<(u64, i32)> {
+        self.link.wardens().unwrap();
+        match self.next() {
+            KeeperEvent::Wardens { wardens, more: false } => {
+                wardens.into_iter().map(|(id, pid)| (id.0, pid)).collect()
+            }
+            other => panic!("expected wardens, got {other:?}"),
         }
     }
 

@@ -20,6 +20,7 @@ fn a_thousand_cycles_leave_no_zombie_and_no_fd() {
         cycle(id);
     }
     assert_eq!(daemon.list(), []);
+    daemon.over(1000);
     assert_eq!(host.fd_count(), fds);
     assert_eq!(host.children(), [daemon.pid]);
 }

@@ -113,7 +113,9 @@ fn an_exit_during_the_exec_is_told_by_the_new_image() {
         }
         assert_eq!(daemon.hello.generation as u64, round + 1);
     }
-    assert_eq!(host.children(), [daemon.pid]);
+    while host.children() != [daemon.pid] {
+        daemon.list();
+    }
 }
 
 /// `list` in between exits.

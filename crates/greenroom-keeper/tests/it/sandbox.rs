@@ -60,7 +60,7 @@ impl Cage {
 fn spawn(daemon: &FakeDaemon, id: u64, plan: &OwnedFd) -> (i32, SessionFds) {
     daemon.link.spawn_sandboxed(SessionId(id), RING, plan.as_fd(), None).unwrap();
     match daemon.next() {
-        KeeperEvent::Spawned { id: got, pid, fds } if got.0 == id => (pid, fds),
+        KeeperEvent::Spawned { id: got, pid, fds, .. } if got.0 == id => (pid, fds),
         other => panic!("expected spawned {id}, got {other:?}"),
     }
 }
@@ -155,16 +155,16 @@ fn a_kill_ends_all_of_it() {
         let id = id as u64;
         let (pid, fds) = spawn(&daemon, id, &cage.sh(hidden));
         read_until(&fds.master, "hidden");
-        let leader = tree::Process::of(pid).unwrap();
-        let members = tree::tree_of(leader, None);
-        assert!(members.len() >= 4, "stage, first, program, the hidden one: {members:?}");
+        let tree = tree::Tree { warden: tree::Process::of(pid), ..tree::Tree::default() };
+        let members = tree.members();
+        assert!(members.len() >= 3, "first, program, the hidden one: {members:?}");
         let handle = |it: &tree::Process| {
             let pid = Pid::from_raw(it.pid).unwrap();
             rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap()
         };
         let ends: Vec<OwnedFd> = members.iter().map(handle).collect();
         match way {
-            "tree" => drop(tree::signal_tree(leader, None, libc::SIGKILL).unwrap()),
+            "tree" => drop(tree.signal(libc::SIGKILL).unwrap()),
             "stage" => {
                 rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
             }
@@ -190,7 +190,8 @@ fn a_term_to_the_tree_lets_the_program_end_by_itself() {
     let script = "trap 'echo bye; exit 3' TERM; echo up; while :; do read x; done";
     let (pid, fds) = spawn(&daemon, 1, &cage.sh(script));
     read_until(&fds.master, "up");
-    tree::signal_tree(tree::Process::of(pid).unwrap(), None, libc::SIGTERM).unwrap();
+    let tree = tree::Tree { warden: tree::Process::of(pid), ..tree::Tree::default() };
+    tree.signal(libc::SIGTERM).unwrap();
     assert!(read_all(&fds.master).contains("bye"));
     assert_eq!(daemon.exited(1), ExitStatus::Code(3));
 }

@@ -1,91 +1,245 @@
-//! Whole trees, however their processes tried to leave.
+//! Whole trees, however their processes tried to leave; and nobody else.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
 
-use greenroom_keeper::SessionId;
 use greenroom_keeper::cgroup::{self, SessionCgroup};
-use greenroom_keeper::tree::{Process, signal_tree, tree_of};
+use greenroom_keeper::tree::{Process, Tree};
+use greenroom_keeper::{ExitStatus, KeeperEvent, SessionFds, SessionId};
+use rustix::process::{Pid, Signal};
 
-use crate::host::{Host, alive, read_all, read_until, sh};
+use crate::host::{FakeDaemon, Host, PATIENCE, alive, read_until, readable, sh};
 
-/// Tests run beside each other: each has its own key.
-fn marker(key: &str) -> Vec<u8> {
-    format!("GREENROOM_SESSION_KEY={key}").into_bytes()
-}
-
-/// A leader with a child, and a grandchild that left by setsid and two forks, ignoring the hang-up.
-const ESCAPE: &str =
-    "(setsid sh -c \"trap '' HUP TERM; echo far \\$\\$ end; while :; do sleep 1000; done\" &)
-sh -c 'echo near $$ end; exec sleep 1000' & echo up; wait";
+/// A child, and one that left by setsid, two forks and an empty environment, ignoring what can be ignored. Both tell their pid.
+const ESCAPE: &str = "(env -i /usr/bin/setsid /bin/sh -c 'trap \"\" HUP TERM INT; echo far $$ end; while :; do /bin/sleep 1000; done' &)
+sh -c 'echo near $$ end; exec sleep 1000' & ";
 
 fn pid_after(text: &str, word: &str) -> i32 {
     let mut words = text.split_whitespace().skip_while(|it| *it != word);
     words.nth(1).unwrap().parse().unwrap()
 }
 
-fn marked(key: &str, script: &str) -> greenroom_keeper::SpawnSpec {
-    let mut spec = sh(script);
-    spec.env.push((b"GREENROOM_SESSION_KEY".to_vec(), key.into()));
-    spec
+/// Both of `ESCAPE`.
+fn escaped(fds: &SessionFds) -> [i32; 2] {
+    let mut text = String::new();
+    while text.matches(" end").count() < 2 {
+        text.push_str(&read_until(&fds.master, "\n"));
+    }
+    ["near", "far"].map(|word| pid_after(&text, word))
+}
+
+fn handle(pid: i32) -> OwnedFd {
+    let pid = Pid::from_raw(pid).unwrap();
+    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap()
+}
+
+#[track_caller]
+fn ends(handles: &[OwnedFd]) {
+    for end in handles {
+        assert!(readable(end.as_fd(), PATIENCE), "it lives on");
+    }
+}
+
+fn kill(pid: i32) {
+    rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+fn below(warden: i32) -> Tree {
+    Tree { warden: Process::of(warden), ..Tree::default() }
 }
 
 #[test]
-fn a_double_forked_grandchild_is_found_by_the_marker_only() {
+fn what_the_program_left_lives_on_and_is_ended_on_demand() {
     let (host, daemon) = Host::start();
-    let marker = marker("k-1f2e");
-    let (pid, fds) = daemon.spawn(1, &marked("k-1f2e", ESCAPE));
-    let mut text = String::new();
-    while text.matches(" end").count() < 2 || !text.contains("up") {
-        text.push_str(&read_until(&fds.master, "\n"));
-    }
-    let (near, far) = (pid_after(&text, "near"), pid_after(&text, "far"));
-    let leader = Process::of(pid).unwrap();
-    let pids = |marker: Option<&[u8]>| -> Vec<i32> {
-        let tree = tree_of(leader, marker);
-        tree.iter().map(|process| process.pid).collect()
-    };
-    let without = pids(None);
-    assert!(without.contains(&pid) && without.contains(&near), "{without:?}");
-    assert!(!without.contains(&far), "it has left session and parents");
-    let with = pids(Some(&marker));
-    assert!(with.contains(&far), "{with:?}");
-    assert!(!with.contains(&host.pid()) && !with.contains(&daemon.pid));
-    // TERM reaches everybody, and the one who ignores it is still there for KILL.
-    let told = signal_tree(leader, Some(&marker), libc::SIGTERM).unwrap();
-    assert!(told.complete && told.denied.is_empty());
-    assert!(told.processes.iter().any(|process| process.pid == far));
-    daemon.exited(1);
+    let (pid, warden, fds) = daemon.spawn_held(1, &sh(&format!("{ESCAPE} read x; exit 3")));
+    let [near, far] = escaped(&fds);
+    let pids = |tree: &Tree| -> Vec<i32> { tree.members().iter().map(|it| it.pid).collect() };
+    let tree = below(warden);
+    let members = pids(&tree);
+    assert!([pid, near, far].iter().all(|it| members.contains(it)), "{members:?}");
+    assert!(![host.pid(), daemon.pid, warden].iter().any(|it| members.contains(it)));
+    rustix::io::write(&fds.master, b"\n").unwrap();
+    assert_eq!(daemon.exited(1), ExitStatus::Code(3));
+    // The end of the terminal reached those who mind it.
+    daemon.link.release(SessionId(1)).unwrap();
+    assert!(daemon.list().is_empty());
     assert!(alive(far));
-    let killed = signal_tree(leader, Some(&marker), libc::SIGKILL).unwrap();
-    assert!(killed.complete);
-    assert!(killed.processes.iter().any(|process| process.pid == far));
-    // Its end is the end of the terminal's last user; the keeper reaps it.
-    read_all(&fds.master);
-    while !tree_of(leader, Some(&marker)).is_empty() {
-        daemon.list();
-    }
+    assert_eq!(daemon.wardens(), [(1, warden)]);
+    let handles = [handle(far), handle(warden)];
+    daemon.link.end(SessionId(1)).unwrap();
+    ends(&handles);
+    daemon.over(1);
+    assert_eq!(daemon.wardens(), []);
+    assert_eq!(tree.members(), []);
+    assert_eq!(host.children(), [daemon.pid]);
 }
 
 #[test]
 fn a_tree_that_keeps_forking_is_ended() {
     let (host, daemon) = Host::start();
-    let marker = marker("k-77aa");
     // Each generation starts the next and dies: the pid moves on all the time.
-    let script = "f() { (f) & (f) & wait; }; echo up; while :; do (sleep 0.01; :) & (setsid sleep 0.02) & (sh -c 'sleep 0.01 & sleep 0.02') & wait -n; done";
-    let (pid, fds) = daemon.spawn(1, &marked("k-77aa", script));
-    read_until(&fds.master, "up");
-    let leader = Process::of(pid).unwrap();
-    let killed = signal_tree(leader, Some(&marker), libc::SIGKILL).unwrap();
-    assert!(killed.complete, "{killed:?}");
-    daemon.exited(1);
-    while host.children() != [daemon.pid] {
-        daemon.list();
+    let script = "echo up; while :; do (sleep 0.01; :) & (setsid sleep 0.02) & (sh -c 'sleep 0.01 & sleep 0.02') & wait -n; done";
+    for (id, by_warden) in [(1, true), (2, false)] {
+        let (_, warden, fds) = daemon.spawn_held(id, &sh(script));
+        read_until(&fds.master, "up");
+        match by_warden {
+            true => daemon.link.end(SessionId(id)).unwrap(),
+            false => assert!(below(warden).signal(libc::SIGKILL).unwrap().complete),
+        }
+        daemon.exited(id);
+        daemon.over(id);
+        assert_eq!(host.children(), [daemon.pid]);
     }
-    assert_eq!(tree_of(leader, Some(&marker)), []);
 }
 
 #[test]
-fn a_cgroup_holds_what_hides_from_every_other_rule() {
+fn everything_ends_with_the_keeper() {
+    let (host, daemon) = Host::start();
+    let (pid, warden, fds) = daemon.spawn_held(1, &sh(&format!("trap '' HUP; {ESCAPE} read x")));
+    let [near, far] = escaped(&fds);
+    let handles = [pid, warden, near, far].map(handle);
+    kill(host.pid());
+    ends(&handles);
+}
+
+#[test]
+fn a_killed_daemon_ends_nothing() {
+    let (mut host, daemon) = Host::start();
+    let (pid, warden, fds) = daemon.spawn_held(1, &sh(&format!("{ESCAPE} read x; exit 4")));
+    let [near, far] = escaped(&fds);
+    daemon.kill();
+    let daemon = host.daemon();
+    assert!([pid, warden, near, far].into_iter().all(alive));
+    assert_eq!(daemon.wardens(), [(1, warden)]);
+    rustix::io::write(&fds.master, b"\n").unwrap();
+    assert_eq!(daemon.exited(1), ExitStatus::Code(4));
+    daemon.link.end(SessionId(1)).unwrap();
+    daemon.over(1);
+}
+
+#[test]
+fn a_session_ends_with_its_warden() {
+    let (host, daemon) = Host::start();
+    let (other, ..) = daemon.spawn_held(2, &sh("read x"));
+    let (pid, warden, fds) = daemon.spawn_held(1, &sh(&format!("trap '' HUP; {ESCAPE} read x")));
+    let [near, far] = escaped(&fds);
+    let handles = [pid, near, far].map(handle);
+    kill(warden);
+    let killed = ExitStatus::Signal { signo: libc::SIGKILL, core_dumped: false };
+    assert_eq!(daemon.exited(1), killed);
+    ends(&handles);
+    assert!(alive(other), "another session's");
+    while host.children().len() > 2 {
+        daemon.list();
+    }
+}
+
+#[test]
+fn a_stopped_tree_and_a_stopped_warden_are_ended() {
+    let (_host, daemon) = Host::start();
+    let (pid, warden, fds) = daemon.spawn_held(1, &sh(&format!("{ESCAPE} read x")));
+    let [near, far] = escaped(&fds);
+    let handles = [pid, near, far, warden].map(handle);
+    for pid in [pid, near, far, warden] {
+        rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+    }
+    daemon.link.end(SessionId(1)).unwrap();
+    daemon.exited(1);
+    ends(&handles);
+}
+
+/// Numbers of terminals repeat in every private devpts.
+#[test]
+fn a_stranger_with_the_same_number_of_terminal_is_none_of_ours() {
+    let (_host, daemon) = Host::start();
+    let (_, warden, fds) = daemon.spawn_held(1, &sh("ps -o tty= -p $$; exec sleep 1000"));
+    let name = read_until(&fds.master, "\n");
+    let number: u32 = name.trim().trim_start_matches("pts/").parse().unwrap();
+    let mut stranger = match Command::new("unshare")
+        .args(["-m", "sh", "-c"])
+        .arg(format!(
+            "mount -t devpts -o newinstance none /dev/pts && exec python3 -c '
+import os, pty, time
+for i in range({number} + 1):
+    pid, fd = pty.fork()
+    if pid == 0:
+        print(1, flush=True)
+        time.sleep(1000)
+    os.read(fd, 1)
+print(\"up\", flush=True)
+time.sleep(1000)'"
+        ))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+    {
+        Ok(stranger) => stranger,
+        Err(_) => return,
+    };
+    let out: OwnedFd = stranger.stdout.take().unwrap().into();
+    let mut word = [0; 2];
+    // Refused to all but root.
+    if matches!(rustix::io::read(&out, &mut word), Ok(2)) {
+        let theirs = Tree { warden: Process::of(stranger.id() as i32), ..Tree::default() };
+        let strangers = theirs.members();
+        let same = |it: &Process| {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", it.pid)).unwrap();
+            let terminal = stat.rsplit(')').next().unwrap().split_whitespace().nth(4).unwrap();
+            terminal == (34816 + number).to_string()
+        };
+        assert!(strangers.iter().any(same), "one of them has our number");
+        below(warden).signal(libc::SIGKILL).unwrap();
+        daemon.exited(1);
+        assert_eq!(theirs.members(), strangers);
+        theirs.signal(libc::SIGKILL).unwrap();
+    }
+    let _ = stranger.kill();
+    let _ = stranger.wait();
+}
+
+/// What a keeper and its wardens, all killed at once, leave behind is found by what was noted.
+#[test]
+fn without_a_warden_the_notes_count_and_nothing_else() {
+    let marker = b"GREENROOM_SESSION_KEY=k-1f2e".to_vec();
+    let marked = |key: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & wait"]).env("GREENROOM_SESSION_KEY", key);
+        command.stdout(Stdio::null()).spawn().unwrap()
+    };
+    let (mut program, mut stray, mut stranger) = (marked("other"), marked("k-1f2e"), marked("b"));
+    let process = |child: &std::process::Child| Process::of(child.id() as i32).unwrap();
+    let tree = |program: Process, noted: Vec<Process>| {
+        let marker = Some(marker.clone());
+        Tree {
+            warden: Some(Process { pid: 1, start_time: 1 }),
+            program: Some(program),
+            noted,
+            marker,
+        }
+    };
+    let found = |tree: &Tree| -> Vec<i32> { tree.members().iter().map(|it| it.pid).collect() };
+    let members = found(&tree(process(&program), Vec::new()));
+    assert!(members.contains(&(program.id() as i32)) && members.contains(&(stray.id() as i32)));
+    assert!(!members.contains(&(stranger.id() as i32)));
+    // A number that is somebody else's now counts for nothing.
+    let recycled = Process { start_time: 1, ..process(&program) };
+    assert!(!found(&tree(recycled, Vec::new())).contains(&(program.id() as i32)));
+    assert!(found(&tree(recycled, vec![process(&program)])).contains(&(program.id() as i32)));
+    let all = tree(process(&program), Vec::new());
+    let handles: Vec<OwnedFd> = found(&all).into_iter().map(handle).collect();
+    all.signal(libc::SIGKILL).unwrap();
+    ends(&handles);
+    assert_eq!(found(&all), [] as [i32; 0]);
+    assert!(process(&stranger).lives());
+    let own = Tree { noted: vec![process(&stranger)], ..Tree::default() };
+    own.signal(libc::SIGKILL).unwrap();
+    for child in [&mut program, &mut stray, &mut stranger] {
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_cgroup_holds_what_it_is_given() {
     let (_host, daemon) = Host::start();
     let Ok(parent) = cgroup::own() else { return };
     let name = format!("greenroom-test-{}", std::process::id());
@@ -99,17 +253,102 @@ fn a_cgroup_holds_what_hides_from_every_other_rule() {
         }
     };
     let procs = group.procs().unwrap();
-    let script = "(env -i /usr/bin/setsid /bin/sh -c 'trap \"\" HUP; echo far; while :; do /bin/sleep 1000; done' &); exec cat";
-    daemon.link.spawn(SessionId(1), &sh(script), Some(procs.as_fd())).unwrap();
-    let greenroom_keeper::KeeperEvent::Spawned { fds, .. } = daemon.next() else {
-        panic!("expected spawned");
-    };
-    read_until(&fds.master, "far");
+    let script = format!("{ESCAPE} exec cat");
+    daemon.link.spawn(SessionId(1), &sh(&script), Some(procs.as_fd())).unwrap();
+    let KeeperEvent::Spawned { fds, .. } = daemon.next() else { panic!("expected spawned") };
+    escaped(&fds);
     assert!(!group.is_empty().unwrap());
     group.kill().unwrap();
     daemon.exited(1);
-    while !group.is_empty().unwrap() {
-        daemon.list();
-    }
+    daemon.over(1);
+    assert!(group.is_empty().unwrap());
     group.remove().unwrap();
+}
+
+fn status_of(pid: i32, field: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.trim().to_owned()
+}
+
+fn file_of(pid: i32, name: &str) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap().trim().to_owned()
+}
+
+#[test]
+#[expect(unsafe_code, reason = "no safe call takes any number of a signal")]
+fn signals_that_are_not_for_the_keeper_do_not_end_it() {
+    let (host, daemon) = Host::start();
+    let (pid, fds) = daemon.spawn(1, &sh("echo up; exec sleep 1000"));
+    read_until(&fds.master, "up");
+    let ended_by_a_fault = [
+        libc::SIGKILL,
+        libc::SIGTERM,
+        libc::SIGILL,
+        libc::SIGABRT,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGSEGV,
+        libc::SIGSYS,
+    ];
+    let stops = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+    // The fake daemon minds a hang-up, which the keeper passes on to it.
+    let others = (1..=64)
+        .filter(|it| !ended_by_a_fault.contains(it) && !stops.contains(it) && *it != libc::SIGHUP);
+    for signo in others {
+        // SAFETY: a signal to the keeper this test started.
+        assert_eq!(unsafe { libc::kill(host.pid(), signo) }, 0);
+    }
+    assert_eq!(daemon.list().len(), 1);
+    assert!(alive(pid));
+    // And sessions know nothing of it.
+    assert_eq!(status_of(pid, "SigIgn:"), "0".repeat(16));
+    assert_eq!(status_of(pid, "SigBlk:"), "0".repeat(16));
+}
+
+#[test]
+fn names_and_scores_say_who_is_who() {
+    let (host, daemon) = Host::start();
+    let (pid, warden, _fds) = daemon.spawn_held(7, &sh("exec sleep 1000"));
+    let command = |pid: i32| file_of(pid, "cmdline").replace('\0', " ");
+    assert_eq!(file_of(host.pid(), "comm"), "greenroom");
+    assert!(command(daemon.pid).starts_with("greenroom daemon "), "{}", command(daemon.pid));
+    assert_eq!(file_of(warden, "comm"), "session-s7");
+    assert_eq!(command(warden).trim_end(), "greenroom session s7");
+    let score = |pid: i32| -> i32 { file_of(pid, "oom_score_adj").parse().unwrap() };
+    assert_eq!(score(pid), (score(host.pid()) + 200).min(1000));
+    assert_eq!([score(daemon.pid), score(warden)], [score(host.pid()); 2]);
+    let open = std::fs::read_dir(format!("/proc/{warden}/fd")).unwrap().count();
+    assert_eq!(open, 1, "the pipe to the keeper");
+}
+
+#[test]
+fn a_fork_that_outlives_an_upgrade_is_still_held() {
+    let (mut host, daemon) = Host::start();
+    let (_, warden, fds) = daemon.spawn_held(1, &sh(&format!("{ESCAPE} read x; exit 5")));
+    let (running, _, _other) =
+        daemon.spawn_held(2, &sh("trap 'exit 6' USR1; echo up; while :; do sleep 0.01; done"));
+    let [_, far] = escaped(&fds);
+    rustix::io::write(&fds.master, b"\n").unwrap();
+    assert_eq!(daemon.exited(1), ExitStatus::Code(5));
+    daemon.link.release(SessionId(1)).unwrap();
+    daemon.link.replace(&crate::host::program()).unwrap();
+    let KeeperEvent::Replaced { why_not: None } = daemon.next() else { panic!("not replaced") };
+    daemon.wait_for_end();
+    let daemon: FakeDaemon = host.daemon();
+    let mut wardens = daemon.wardens();
+    wardens.sort_unstable();
+    assert_eq!(wardens[0], (1, warden));
+    assert_eq!(wardens[1].0, 2);
+    assert!(alive(far));
+    // Signals reach the program, and its end is told, as under the old image.
+    daemon
+        .link
+        .signal(SessionId(2), libc::SIGUSR1, greenroom_keeper::SignalTarget::Leader)
+        .unwrap();
+    assert!(matches!(daemon.next(), KeeperEvent::Signalled { errno: 0, .. }), "{running}");
+    assert_eq!(daemon.exited(2), ExitStatus::Code(6));
+    daemon.link.end(SessionId(1)).unwrap();
+    daemon.over(1);
+    assert!(!alive(far));
 }

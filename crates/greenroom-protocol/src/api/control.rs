@@ -55,6 +55,9 @@ pub struct KillResult {
     /// It had ended before.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub already_ended: bool,
+    /// Its program had ended before; these it had left, and they have been ended now.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub processes_ended: u64,
 }
 
 /// Result of `session.close`: ended and forgotten, its recording deleted.

@@ -91,6 +91,11 @@ pub(crate) fn is_false(flag: &bool) -> bool {
     !flag
 }
 
+/// For `skip_serializing_if`: nothing to count says nothing.
+pub(crate) fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// For `default`: a flag that is on unless said otherwise.
 pub(crate) fn yes() -> bool {
     true

@@ -336,6 +336,9 @@ pub struct SessionInfo {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<ExitStatus>,
+    /// Processes that its program left behind when it ended, and that live on. `session.kill` ends them.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub processes_left: u64,
     /// The window title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-/// What `ps` shows instead.
+/// What `ps` shows of a stage instead.
 const TITLE: &[u8] = b"greenroom\0__sandbox-exec\0";
 
 /// Of `/proc/self/stat`, counted from the state, which is the third.
@@ -30,18 +30,24 @@ impl Plate {
 
     /// Call in a process that has nothing more to ask of its arguments or its environment.
     pub(super) fn overwrite(&self) {
-        let fill = |place: &Range<usize>, text: &[u8]| {
-            let length = place.len().min(text.len());
-            let start = std::ptr::with_exposed_provenance_mut::<u8>(place.start);
-            // SAFETY: the kernel says that these bytes of this process's first stack are its own strings, nothing else lies
-            // between them, and by the caller's promise nobody reads them again.
-            unsafe {
-                start.write_bytes(0, place.len());
-                start.copy_from_nonoverlapping(text.as_ptr(), length);
-            }
-        };
         fill(&self.args, TITLE);
         fill(&self.env, b"");
+    }
+
+    /// The arguments only: the rest is nobody's secret there. Each word ends with a NUL byte.
+    pub(super) fn retitle(&self, words: &[u8]) {
+        fill(&self.args, words);
+    }
+}
+
+fn fill(place: &Range<usize>, text: &[u8]) {
+    let length = place.len().min(text.len());
+    let start = std::ptr::with_exposed_provenance_mut::<u8>(place.start);
+    // SAFETY: the kernel says that these bytes of this process's first stack are its own strings, nothing else lies
+    // between them, and by the caller's promise nobody reads them again.
+    unsafe {
+        start.write_bytes(0, place.len());
+        start.copy_from_nonoverlapping(text.as_ptr(), length);
     }
 }
 

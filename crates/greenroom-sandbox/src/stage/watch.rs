@@ -1,6 +1,7 @@
-//! Watching over a program where no pid namespace holds it: everything it started ends with it.
+//! Watching over a program where no pid namespace holds it: nothing that it started is ever lost from sight.
 //!
-//! In: the program's pid, and how many processes it may have. Out: this process's own end, once every descendant has gone.
+//! In: the program's pid, and how many processes it may have. Out: this process's own end, once every descendant has gone. Either
+//! everything ends with the program (`over`: sandboxes and plugins), or what it left lives on and is held (`hold`: plain sessions).
 //! Orphans come home here (this process is their reaper), so neither a double fork nor a session of their own leads out, and
 //! a cleared environment hides nobody. Who is asked to end (SIGTERM, also when the keeper dies) freezes all of them first: a
 //! stopped process cannot fork. Signals go to handles whose parent was checked, never to a recycled number.
@@ -17,6 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::sys;
+use crate::lineage::{Stat, below};
 
 /// How soon too many processes are noticed. A look costs a few microseconds for an ordinary program.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -24,8 +26,9 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 const NOTHING_TO_COUNT: Duration = Duration::from_secs(3600);
 /// Between two looks while frozen or killed processes are on their way out.
 const NEXT_ROUND: Duration = Duration::from_millis(2);
-/// What is looked at in one round; the rest has its turn in the next.
-const MOST_PER_ROUND: usize = 65_536;
+/// The same, once so many looks have not helped: somebody left may not be killed by us, and is waited for.
+const MANY_ROUNDS: u32 = 500;
+const LATER_ROUND: Duration = Duration::from_millis(250);
 
 /// Room for what the user's other programs start meanwhile: the kernel counts those too.
 const OTHERS: u64 = 256;
@@ -82,6 +85,48 @@ pub(crate) fn begin() -> Result<(), Errno> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
 }
 
+/// Makes this process, which was forked for it and has one thread, the one that holds everything `program` will start, and
+/// starts it. `program` borrows this memory and must exec or exit. `Ok` once it has done either.
+///
+/// From here on this process takes no signal but KILL and the two that `hold` waits for; the death of `starter`, its parent,
+/// is one of them.
+pub fn start(starter: i32, program: impl FnOnce()) -> Result<i32, Errno> {
+    sys::block_signals(true);
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    // It was gone before that.
+    if rustix::process::getppid().map(|it| it.as_raw_nonzero().get()) != Some(starter) {
+        sys::exit(0);
+    }
+    begin()?;
+    sys::fork_to_exec(program)
+}
+
+/// Never returns. `tell` hears once how the program ended; what it left goes on, and is held on. Ends when nobody is left:
+/// by themselves, or all at once when somebody asks (SIGTERM, also when whoever started this dies).
+pub fn hold(program: i32, mut tell: impl FnMut(i32)) -> ! {
+    let mut program = Some(program);
+    loop {
+        loop {
+            match sys::reap_one() {
+                Ok(Some((pid, status))) if Some(pid) == program => {
+                    // The number is free now.
+                    program = None;
+                    tell(status);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => sys::exit(0),
+            }
+        }
+        if sys::next_signal(NOTHING_TO_COUNT) == Some(libc::SIGTERM) {
+            if let Some(status) = end_all(program.unwrap_or(0)) {
+                tell(status);
+            }
+            sys::exit(0);
+        }
+    }
+}
+
 /// Never returns: ends as the program ends, and after everything else it started.
 pub(crate) fn over(program: i32, most: Option<u64>) -> ! {
     // Also the pipes, whose ends must be seen, and the control socket, whose end means that the program runs.
@@ -98,7 +143,7 @@ pub(crate) fn over(program: i32, most: Option<u64>) -> ! {
                 ended = Some(status);
             }
         }
-        let crowded = most.is_some_and(|most| descendants().len() as u64 > most);
+        let crowded = most.is_some_and(|most| below(own_pid()).len() as u64 > most);
         if ended.is_some() || crowded || signal == Some(libc::SIGTERM) {
             let told = end_all(program);
             // Killed for having too many, or because somebody asked: as if it had been the signal itself.
@@ -118,8 +163,8 @@ pub(crate) fn inhabitants() -> u64 {
 fn end_all(program: i32) -> Option<i32> {
     let mut status = None;
     let mut frozen = HashSet::new();
-    loop {
-        let found = descendants();
+    for round in 0_u32.. {
+        let found = below(own_pid());
         let fresh: Vec<i32> = found.keys().copied().filter(|pid| frozen.insert(*pid)).collect();
         for pid in &fresh {
             let _ = send(*pid, &found, Signal::STOP);
@@ -141,9 +186,11 @@ fn end_all(program: i32) -> Option<i32> {
             }
         }
         if fresh.is_empty() {
-            let _ = sys::next_signal(NEXT_ROUND);
+            let pause = if round < MANY_ROUNDS { NEXT_ROUND } else { LATER_ROUND };
+            let _ = sys::next_signal(pause);
         }
     }
+    status
 }
 
 /// Only if it still is the child of who was seen to be its parent, or has come home meanwhile.
@@ -154,7 +201,7 @@ fn send(pid: i32, found: &HashMap<i32, i32>, signal: Signal) -> bool {
         return false;
     };
     let me = own_pid();
-    let ours = parent_of(pid).is_some_and(|it| it == me || found.contains_key(&it));
+    let ours = Stat::of(pid).is_some_and(|it| it.parent == me || found.contains_key(&it.parent));
     ours && rustix::process::pidfd_send_signal(&handle, signal).is_ok()
 }
 
@@ -162,81 +209,9 @@ fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Everybody below this process: pid → parent. Those that have ended and wait to be reaped count too.
-fn descendants() -> HashMap<i32, i32> {
-    let mut found = HashMap::new();
-    let mut to_visit = vec![own_pid()];
-    while let Some(parent) = to_visit.pop() {
-        for child in children_of(parent) {
-            if found.len() >= MOST_PER_ROUND {
-                return found;
-            }
-            if found.insert(child, parent).is_none() {
-                to_visit.push(child);
-            }
-        }
-    }
-    found
-}
-
-/// The children of each of its threads.
-fn children_of(pid: i32) -> Vec<i32> {
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    let mut children = Vec::new();
-    for thread in threads.flatten() {
-        match std::fs::read_to_string(thread.path().join("children")) {
-            Ok(text) => {
-                children
-                    .extend(text.split_ascii_whitespace().filter_map(|it| it.parse::<i32>().ok()));
-            }
-            // A kernel without these lists, unless the thread is only gone.
-            Err(error)
-                if error.kind() == std::io::ErrorKind::NotFound && thread.path().exists() =>
-            {
-                return children_by_search(pid);
-            }
-            Err(_) => {}
-        }
-    }
-    children
-}
-
-fn children_by_search(parent: i32) -> Vec<i32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
-}
-
-/// From the fourth field of `stat`: the name before it is in parentheses and may hold anything.
-fn parent_of(pid: i32) -> Option<i32> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(&stat[name_ends + 1..]).ok()?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn both_ways_find_the_same_children() {
-        let mut child =
-            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let pid = child.id() as i32;
-        assert_eq!(parent_of(pid), Some(own_pid()));
-        assert!(children_of(own_pid()).contains(&pid));
-        assert!(children_by_search(own_pid()).contains(&pid));
-        assert_eq!(descendants().get(&pid), Some(&own_pid()));
-        assert_eq!(descendants().get(&1), None);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(descendants().get(&pid), None);
-    }
 
     #[test]
     fn a_limit_that_leaves_no_room_is_found() {

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 
 use greenroom_client::Client;
 use greenroom_daemon::Paths;
@@ -80,7 +79,7 @@ pub async fn run(_: DoctorArgs, context: &Context) -> Outcome {
             checks.push(disk(&paths));
         }
     }
-    checks.extend([pty(), splice(), pidfd(), cgroup(), files(), terminal(), locale(), nesting()]);
+    checks.extend([pty(), splice(), pidfd(), holding(), files(), terminal(), locale(), nesting()]);
     let failed = checks.iter().any(|check| check.verdict == Verdict::Fail);
     context.out.answer(&json!({ "ok": !failed, "checks": checks }), || table(&checks, context))?;
     Ok(u8::from(failed))
@@ -291,17 +290,29 @@ fn pidfd() -> Check {
     }
 }
 
-fn cgroup() -> Check {
-    let name = "cgroup";
-    let fix = "sessions are ended by their process tree instead; run under systemd --user for more";
-    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::")) else {
-        return Check::warn(name, "no unified hierarchy", fix);
-    };
-    let dir = Path::new("/sys/fs/cgroup").join(path.trim_start_matches('/'));
-    match rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK) {
-        Ok(()) => Check::ok(name, format!("{} is writable", dir.display())),
-        Err(_) => Check::warn(name, format!("{} is not writable", dir.display()), fix),
+/// What holds a session's processes together; tried, not assumed.
+fn holding() -> Check {
+    let name = "processes";
+    let own = rustix::process::getpid();
+    let before = rustix::process::child_subreaper();
+    let tried = rustix::process::set_child_subreaper(Some(own));
+    let _ = rustix::process::set_child_subreaper(before.ok().flatten());
+    let lists = std::fs::read_to_string(format!("/proc/self/task/{own}/children"));
+    match (tried, lists) {
+        (Ok(()), Ok(_)) => Check::ok(
+            name,
+            "everything a session starts stays below a warden of its own (a subreaper; no cgroup is used)",
+        ),
+        (Ok(()), Err(_)) => Check::warn(
+            name,
+            "the kernel has no lists of children: sessions' processes are searched for, which is slow",
+            "use a kernel with CONFIG_PROC_CHILDREN",
+        ),
+        (Err(errno), _) => Check::fail(
+            name,
+            format!("no process can hold what others start: {}", plain(&errno.into())),
+            "use Linux 3.4 or newer",
+        ),
     }
 }
 

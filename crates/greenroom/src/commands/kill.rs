@@ -34,6 +34,14 @@ pub async fn run(args: KillArgs, context: &Context) -> Outcome {
     if !left.is_empty() {
         value["left"] = json!(left);
     }
-    context.out.answer(&value, || format!("{session} ended: {how}"))?;
+    let ended = killed.processes_ended;
+    if ended > 0 {
+        value["processes_ended"] = json!(ended);
+    }
+    context.out.answer(&value, || match ended {
+        0 => format!("{session} ended: {how}"),
+        1 => format!("{session} had ended ({how}); 1 process it had left is ended now"),
+        _ => format!("{session} had ended ({how}); {ended} processes it had left are ended now"),
+    })?;
     Ok(0)
 }

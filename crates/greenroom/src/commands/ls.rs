@@ -55,22 +55,32 @@ fn row(info: &SessionInfo, now: Timestamp) -> Vec<Cell> {
 
 /// Glyph, word and colour: none of them alone.
 pub fn state(info: &SessionInfo) -> Cell {
-    match (&info.state, &info.exit) {
-        (SessionState::Starting, _) => Cell::toned(Tone::Busy, "◌ starting"),
-        (SessionState::Running, _) => Cell::toned(Tone::Good, "▶ running"),
-        (SessionState::Exited, Some(exit)) if exit.success => Cell::toned(Tone::Dim, "○ exited 0"),
+    let (tone, text) = own_state(info);
+    match info.processes_left {
+        0 => Cell::toned(tone, text),
+        1 => Cell::toned(Tone::Warn, format!("{text}, 1 process left")),
+        left => Cell::toned(Tone::Warn, format!("{text}, {left} processes left")),
+    }
+}
+
+fn own_state(info: &SessionInfo) -> (Tone, String) {
+    let (tone, text) = match (&info.state, &info.exit) {
+        (SessionState::Starting, _) => (Tone::Busy, "◌ starting"),
+        (SessionState::Running, _) => (Tone::Good, "▶ running"),
+        (SessionState::Exited, Some(exit)) if exit.success => (Tone::Dim, "○ exited 0"),
         (SessionState::Exited, Some(exit)) => {
             let how = match (exit.code, &exit.signal) {
                 (Some(code), _) => format!("exited {code}"),
                 (None, Some(signal)) => signal.clone(),
                 (None, None) => "exited ?".to_owned(),
             };
-            Cell::toned(Tone::Bad, format!("✗ {how}"))
+            return (Tone::Bad, format!("✗ {how}"));
         }
-        (SessionState::Exited, None) => Cell::toned(Tone::Dim, "○ exited ?"),
-        (SessionState::Failed, _) => Cell::toned(Tone::Bad, "✗ failed"),
-        (SessionState::Lost, _) => Cell::toned(Tone::Warn, "· lost"),
-    }
+        (SessionState::Exited, None) => (Tone::Dim, "○ exited ?"),
+        (SessionState::Failed, _) => (Tone::Bad, "✗ failed"),
+        (SessionState::Lost, _) => (Tone::Warn, "· lost"),
+    };
+    (tone, text.to_owned())
 }
 
 /// `~` for the home directory.

@@ -5,6 +5,7 @@
 mod attach;
 mod completions;
 mod demo;
+mod endings;
 mod escapes;
 mod hosts;
 mod json;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use greenroom_daemon::keeper::{Keeper, Workers};
+use greenroom_daemon::keeper::{Keeper, Notes, Workers};
 use greenroom_keeper::KeeperLink;
 use greenroom_plugins::runtime::profile::{Enforcement, Profiled, Profiles, Wish};
 use greenroom_plugins::runtime::{Launch, Terms};
@@ -91,7 +91,7 @@ impl Scene {
         let keeper_process = command.spawn().unwrap();
         let (daemon, _) = control.accept().unwrap();
         let link = KeeperLink::new(receive(&daemon)).unwrap();
-        let keeper = Arc::new(Keeper::meet(link).unwrap().0);
+        let keeper = Arc::new(Keeper::meet(link, Notes::below(dir.path())).unwrap().0);
         // Nobody has sessions here.
         drop(keeper.listen().unwrap());
         let workers = Workers::new(keeper, dir.path().join("proxy.jsonl"));
