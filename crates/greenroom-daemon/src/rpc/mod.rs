@@ -2,11 +2,13 @@
 //!
 //! `conn` reads frames and keeps what is in flight, `router` finds the row and the handler,
 //! `outlet` writes without ever blocking anybody, `peer` is what a handler knows of its caller,
-//! `ask` is one call for those who bring a connection of another kind, `fault` turns every room's errors into the wire's.
+//! `hangup` tells who is gone from who only sends no more, `ask` is one call for those who bring a connection of another
+//! kind, `fault` turns every room's errors into the wire's.
 
 pub mod ask;
 pub mod conn;
 pub mod fault;
+pub mod hangup;
 pub mod outlet;
 pub mod peer;
 pub mod router;
