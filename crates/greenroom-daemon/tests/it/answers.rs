@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::host::{Host, signal};
-use crate::http::Web;
+use crate::http::{Web, read_answer};
 
 /// A short series by default, the whole one with `GREENROOM_SOAK`.
 fn series(short: usize, whole: usize) -> usize {
@@ -136,6 +136,43 @@ fn a_client_that_is_gone_is_not_waited_for() {
     while client.ok("server.stats", json!({}))["waits"] != 1 {}
     drop(gone);
     // Far sooner than the wait's own end.
+    let began = std::time::Instant::now();
+    while client.ok("server.stats", json!({}))["waits"] != 0 {
+        assert!(began.elapsed() < crate::client::PATIENCE, "it waits on");
+    }
+}
+
+#[test]
+fn a_client_of_http_that_sends_no_more_is_answered_and_one_that_is_gone_is_not_waited_for() {
+    let host = Host::start();
+    let mut client = host.client();
+    let web = Web::of(&mut client);
+    let running = host.session(&mut client, "sleep 1000");
+    let post = |path: &str, body: Value| {
+        let body = body.to_string();
+        let mut stream = web.connect();
+        let length = body.len();
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\n{}Content-Length: {length}\r\n\r\n{body}",
+            web.headers()
+        )
+        .unwrap();
+        stream
+    };
+    let never = |timeout: u64| json!({ "matcher": { "type": "contains_text", "value": "never" }, "timeout_ms": timeout });
+    let wait = format!("/api/sessions/{running}/wait");
+    for (path, body, status) in
+        [("/api/sessions", json!({ "command": ["true"] }), 200), (&wait, never(1_500), 504)]
+    {
+        let stream = post(path, body);
+        stream.shutdown(Shutdown::Write).unwrap();
+        let answer = read_answer(&mut std::io::BufReader::new(stream));
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    let gone = post(&wait, never(60_000));
+    while client.ok("server.stats", json!({}))["waits"] != 1 {}
+    drop(gone);
     let began = std::time::Instant::now();
     while client.ok("server.stats", json!({}))["waits"] != 0 {
         assert!(began.elapsed() < crate::client::PATIENCE, "it waits on");
