@@ -6,10 +6,9 @@
 //! A client that closes only its sending side is answered everything it has asked, however long that takes, and is
 //! pushed to until then; then the connection ends. `session.attach` ends this loop and hands the socket to `attach`.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -21,14 +20,15 @@ use greenroom_protocol::rpc::{
 use greenroom_protocol::{Fault, FaultKind, Id};
 use serde_json::value::RawValue;
 use tokio::net::UnixStream;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::attach;
 use crate::host::Host;
+use crate::rpc::flight::{Answering, Flight, Work, answer, unanswered};
 use crate::rpc::hangup;
 use crate::rpc::outlet::Outlet;
-use crate::rpc::peer::{Caller, Creating, Peer};
+use crate::rpc::peer::{Caller, Peer};
 use crate::rpc::router::{self, Body, Call, Later};
 
 /// Requests of one connection at once; waits are the only ones that last.
@@ -90,55 +90,6 @@ struct Conn {
     decoder: FrameDecoder,
 }
 
-/// What is in flight. Whoever takes an id out of it answers that id, so each is answered once.
-#[derive(Default)]
-struct Flight {
-    open: Mutex<HashMap<Id, Work>>,
-    landed: Notify,
-    /// What has not landed is given up: whoever answers for several tells so now.
-    given_up: watch::Sender<bool>,
-}
-
-enum Work {
-    /// Goes on without its caller, such as an upgrade; also one that has not had to wait yet.
-    Detached,
-    /// Ends when told to, and answers that itself. `None`: it was told already.
-    Cancellable(Option<oneshot::Sender<()>>),
-}
-
-impl Flight {
-    fn open(&self) -> MutexGuard<'_, HashMap<Id, Work>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes an id out; whoever gets true has to answer it.
-    fn land(&self, id: &Id) -> bool {
-        let taken = self.open().remove(id).is_some();
-        self.landed.notify_waiters();
-        taken
-    }
-
-    /// Until nothing is left that goes on without its caller.
-    async fn detached_landed(&self) {
-        self.none(|work| matches!(work, Work::Detached)).await;
-    }
-
-    /// Until nothing is left.
-    async fn all_landed(&self) {
-        self.none(|_| true).await;
-    }
-
-    async fn none(&self, of: impl Fn(&Work) -> bool) {
-        loop {
-            let landed = self.landed.notified();
-            if !self.open().values().any(&of) {
-                return;
-            }
-            landed.await;
-        }
-    }
-}
-
 impl Conn {
     async fn run(&mut self, stream: &UnixStream) -> End {
         let mut buffer = vec![0; READ_BYTES];
@@ -191,7 +142,12 @@ impl Conn {
             () = self.answered() => None,
             _ = outlet.drive() => return End::Closed,
             () = left(stream) => return End::Closed,
-            () = stopping.wait() => Some("the host is stopping"),
+            () = stopping.wait() => {
+                // Whoever asked for that shall hear that it was heard.
+                let landed = self.flight.detached_landed();
+                let _ = tokio::time::timeout(STOPPING_ANSWERS, landed).await;
+                Some("the host is stopping")
+            }
             () = tokio::time::sleep(ANSWERS_MAX) => Some("it takes too long"),
         };
         if let Some(why) = given_up {
@@ -455,58 +411,4 @@ impl Conn {
 async fn left(stream: &UnixStream) {
     hangup::closed(stream).await;
     tokio::time::sleep(LAST_ANSWERS).await;
-}
-
-fn unanswered(why: &str) -> Fault {
-    let message = format!("there is no answer yet, and none will follow: {why}");
-    Fault::new(FaultKind::Unavailable, message).hint("what was begun may go on")
-}
-
-/// The duty to answer one request. Dropped without an answer (a handler that panicked) it answers
-/// for itself.
-struct Answering {
-    flight: Arc<Flight>,
-    call: Call,
-    id: Id,
-    /// Its id may be in use again by now.
-    answered: bool,
-    /// Kept until the answer is written: what a new session prints is pushed after it.
-    _creating: Option<Creating>,
-}
-
-impl Answering {
-    fn with(&mut self, outcome: Result<Body, Fault>) {
-        self.answered = true;
-        if self.flight.land(&self.id) {
-            self.call.host.counters.answered();
-            self.call.peer.outlet.reply(&self.id, &answer(&self.id, &outcome));
-        }
-    }
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        if !self.answered {
-            let message = "our bug: the request ended without an answer";
-            let fault = Fault::new(FaultKind::Internal, message).hint("greenroom logs shows more");
-            self.with(Err(fault));
-        }
-    }
-}
-
-/// The text of an answer. Written by hand around the body, which may be shared and large.
-fn answer(id: &Id, outcome: &Result<Body, Fault>) -> String {
-    match outcome {
-        Err(fault) => rpc::encode_fault(id, fault),
-        Ok(Body(body)) => {
-            let id = serde_json::to_string(id).expect("an id is a number, a text or null");
-            let mut text = String::with_capacity(body.len() + id.len() + 40);
-            text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
-            text.push_str(&id);
-            text.push_str(",\"result\":");
-            text.push_str(body);
-            text.push('}');
-            text
-        }
-    }
 }
