@@ -61,6 +61,7 @@ pub struct Attached {
 /// Subscribes the caller. Nothing has been sent yet.
 pub async fn begin(call: &Call, params: Option<&RawValue>) -> Result<Attached, Fault> {
     router::admitted(call, "session.attach")?;
+    router::known("session.attach", params)?;
     let mut params: AttachParams = rpc::params(params)?;
     let handle = call.session(&params.session)?;
     let info = handle.info();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
 
 use crate::egress::{Egress, Filters, LineFilter, Literals, Redaction};
 use crate::error::EngineError;
@@ -69,11 +69,23 @@ pub struct Engine {
     sessions: Arc<Mutex<BTreeMap<SessionId, SessionHandle>>>,
     /// Held while a name is checked and taken, so that two cannot take it.
     naming: Arc<AsyncMutex<()>>,
+    /// How many were entered: whoever looks after each change sees every one.
+    births: Arc<watch::Sender<u64>>,
 }
 
 impl Engine {
     pub fn new(parts: EngineParts) -> Engine {
-        Engine { parts: Arc::new(parts), sessions: Arc::default(), naming: Arc::default() }
+        Engine {
+            parts: Arc::new(parts),
+            sessions: Arc::default(),
+            naming: Arc::default(),
+            births: Arc::default(),
+        }
+    }
+
+    /// Changes whenever there is another session in [`Engine::handles`].
+    pub fn births(&self) -> watch::Receiver<u64> {
+        self.births.subscribe()
     }
 
     /// Starts a session. On an error nothing is left behind.
@@ -419,6 +431,7 @@ impl Engine {
         let handle = SessionHandle { shared: shared.clone() };
         handle.begin_answering();
         self.sessions().insert(id, handle.clone());
+        self.births.send_modify(|births| *births += 1);
         self.parts.threads.of(id).spawn(async move {
             if let Some(actor) = boot::actor(shared.clone(), rx, boot, &dir).await {
                 Actor::run(actor).await;

@@ -2,7 +2,7 @@
 //!
 //! The map: [`frame`] cuts a byte stream into JSON texts, [`rpc`] reads and writes the JSON-RPC
 //! envelope, [`fault`] is the table of errors, [`api`] holds params and results of each method,
-//! [`methods`] is the one table that names them all, [`attach`] is the binary stream of an
+//! [`methods`] is the one table that names them all, [`members`] what may stand in their params, [`attach`] is the binary stream of an
 //! attached client, [`asciicast`] the recording format, [`connector`] the file of a run, [`manifest`] what a
 //! plugin says of itself, [`tree`] the three syntaxes people write both in.
 //!
@@ -16,6 +16,7 @@ pub mod connector;
 pub mod fault;
 pub mod frame;
 pub mod manifest;
+pub mod members;
 pub mod methods;
 pub mod rpc;
 pub mod time;

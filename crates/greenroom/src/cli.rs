@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
+use greenroom_protocol::api::session::SessionState;
 
 mod notice;
 mod parse;
@@ -348,7 +349,7 @@ pub struct ReadArgs {
 pub struct WaitArgs {
     #[command(flatten)]
     pub session: SessionArg,
-    /// exit, stable[=MS], text=REGEX or state=NAME (repeatable: the first that holds)
+    /// exit, success (exit with status 0, else 1), stable[=MS], text=REGEX or state=NAME (repeatable: the first that holds)
     #[arg(long, value_name = "COND", required = true, value_parser = parse_until)]
     pub until: Vec<Until>,
     /// For how long: 500ms, 30s, 2m, 1h
@@ -363,9 +364,10 @@ pub struct WaitArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Until {
     Exit,
+    Success,
     Stable(u64),
     Text(String),
-    State(String),
+    State(SessionState),
 }
 
 #[derive(Debug, Args)]

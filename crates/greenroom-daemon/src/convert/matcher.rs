@@ -10,13 +10,86 @@ use greenroom_engine::wait::{Branch, Matcher, MatcherError, Outcome, Region, pat
 use greenroom_protocol::api::OneOrMany;
 use greenroom_protocol::api::matcher as wire;
 use greenroom_protocol::api::screen as wire_screen;
+use greenroom_protocol::api::session::SessionState;
 use greenroom_protocol::{Fault, FaultKind};
+
+use crate::rpc::fault;
 
 /// Nothing can be still for longer than the longest wait.
 const STABLE_MAX: Duration = Duration::from_secs(86_400);
 
+/// What a program can end with.
+const STATUSES: std::ops::RangeInclusive<i32> = 0..=255;
+
 pub fn matcher(given: &wire::Matcher) -> Result<Matcher, Fault> {
-    build(given, false)
+    let matcher = build(given, false)?;
+    if when(&given.test).may == 0 {
+        return Err(fault::invalid("the conditions exclude each other: they never hold together"));
+    }
+    Ok(matcher)
+}
+
+/// Refuses what cannot come to hold any more in a session that lives. One that has ended says so itself, with its status.
+pub fn reachable(given: &wire::Matcher, now: SessionState) -> Result<(), Fault> {
+    let ahead = match now {
+        SessionState::Starting => ALL,
+        SessionState::Running => {
+            bit(SessionState::Running) | bit(SessionState::Exited) | bit(SessionState::Lost)
+        }
+        SessionState::Exited | SessionState::Failed | SessionState::Lost => return Ok(()),
+    };
+    if when(&given.test).may & ahead != 0 {
+        return Ok(());
+    }
+    let message = format!("cannot wait for what is over: the session is {now}");
+    Err(Fault::new(FaultKind::Conflict, message))
+}
+
+/// A set of states: a bit each.
+type States = u8;
+
+const ALL: States = u8::MAX;
+
+fn bit(state: SessionState) -> States {
+    1 << state as u8
+}
+
+/// The states in which a condition may hold, and those in which it holds whatever else is.
+struct When {
+    may: States,
+    must: States,
+}
+
+fn when(test: &wire::Test) -> When {
+    use wire::Test;
+    let ended = bit(SessionState::Exited) | bit(SessionState::Lost);
+    // Bits of no state are in neither set.
+    let within = SessionState::ALL.into_iter().map(bit).fold(0, |all, one| all | one);
+    match test {
+        Test::State(states) => {
+            let named =
+                states.as_slice().iter().filter_map(|state| SessionState::named(state).ok());
+            let all = named.map(bit).fold(0, |all, one| all | one);
+            When { may: all, must: all }
+        }
+        Test::ProcessExited => When { may: ended, must: ended },
+        Test::Success | Test::ExitCode(_) => When { may: bit(SessionState::Exited), must: 0 },
+        Test::Any(parts) => {
+            parts.iter().map(|part| when(&part.test)).fold(When { may: 0, must: 0 }, |all, one| {
+                When { may: all.may | one.may, must: all.must | one.must }
+            })
+        }
+        Test::All(parts) => parts.iter().map(|part| when(&part.test)).fold(
+            When { may: within, must: within },
+            |all, one| When { may: all.may & one.may, must: all.must & one.must },
+        ),
+        Test::Not(part) => {
+            let inner = when(&part.test);
+            When { may: within & !inner.must, must: within & !inner.may }
+        }
+        Test::Region(part) => when(&part.matcher.test),
+        _ => When { may: within, must: 0 },
+    }
 }
 
 /// The first scope `since` in the tree, outermost first.
@@ -58,13 +131,25 @@ fn test(test: &wire::Test, ignore_case: bool) -> Result<Matcher, Fault> {
             Matcher::ScreenStable { min: Duration::from_millis(stable.min_ms).min(STABLE_MAX) }
         }
         Test::ProcessExited => Matcher::ProcessExited,
+        Test::Success => Matcher::ExitCode(0),
         Test::Any(parts) => Matcher::Any(branches(parts, ignore_case)?),
         Test::All(parts) => Matcher::All(branches(parts, ignore_case)?),
         Test::Not(part) => Matcher::Not(Box::new(build(part, ignore_case)?)),
         Test::Title(wire::TextTest::Contains(text)) => Matcher::Title(regex(&escaped(text))?),
         Test::Title(wire::TextTest::Matches { regex: text }) => Matcher::Title(regex(text)?),
-        Test::State(states) => one_of(states, |state| Matcher::State(state.clone())),
-        Test::ExitCode(codes) => one_of(codes, |code| Matcher::ExitCode(*code)),
+        Test::State(states) => {
+            for state in states.as_slice() {
+                SessionState::named(state).map_err(fault::invalid)?;
+            }
+            one_of(states, |state| Matcher::State(state.clone()))
+        }
+        Test::ExitCode(codes) => {
+            if let Some(code) = codes.as_slice().iter().find(|code| !STATUSES.contains(*code)) {
+                let why = format!("no program ends with status {code}; they are 0 to 255");
+                return Err(fault::invalid(why));
+            }
+            one_of(codes, |code| Matcher::ExitCode(*code))
+        }
         Test::Region(part) => within(part.region, build(&part.matcher, ignore_case)?),
         Test::Lua(_) => {
             let message = "cannot wait for a plugin's predicate: this host has no plugins";
@@ -126,6 +211,7 @@ fn shaped(test: &wire::Test, found: Outcome) -> wire::Found {
             matched: parts.iter().zip(matched).map(|(part, found)| outcome(part, found)).collect(),
         },
         (Test::State(_) | Test::ExitCode(_), Outcome::Any { matched, .. }) => plain(*matched),
+        (Test::Success, Outcome::ExitCode { .. }) => Found::Success,
         (Test::Region(part), Outcome::Region(inner)) => {
             Found::Region { region: part.region, matched: Box::new(outcome(&part.matcher, *inner)) }
         }
@@ -192,6 +278,50 @@ mod tests {
                 "matched": {"kind": "state", "state": "failed", "name": "over"},
             })
         );
+    }
+
+    #[test]
+    fn what_can_never_hold_is_refused() {
+        let refused = |value: Value| matcher(&read(value)).unwrap_err();
+        let fault = refused(json!({"type": "state", "value": "nonsense"}));
+        assert_eq!(fault.kind(), FaultKind::InvalidParams);
+        assert!(fault.message.contains("starting, running, exited, failed, lost"), "{fault:?}");
+        assert!(
+            refused(json!({"type": "state", "value": ["exited", "runing"]}))
+                .message
+                .contains("running?")
+        );
+        refused(json!({"type": "exit_code", "value": 256}));
+        refused(json!({"type": "exit_code", "value": [0, -1]}));
+        let (running, exited) =
+            (json!({"type": "state", "value": "running"}), json!({"type": "process_exited"}));
+        refused(json!({"type": "all", "value": [running, exited]}));
+        refused(
+            json!({"type": "all", "value": [{"type": "not", "value": exited}, {"type": "success"}]}),
+        );
+        refused(
+            json!({"type": "not", "value": {"type": "any", "value": [exited, {"type": "not", "value": exited}]}}),
+        );
+        for fine in [
+            json!({"type": "all", "value": [{"type": "contains_text", "value": "x"}, running]}),
+            json!({"type": "not", "value": {"type": "all", "value": [exited, {"type": "success"}]}}),
+            json!({"type": "any", "value": [running, exited]}),
+        ] {
+            matcher(&read(fine)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_over_does_not_come_again() {
+        let at = |value: Value, now| reachable(&read(value), now);
+        let starting = || json!({"type": "state", "value": "starting"});
+        assert!(at(starting(), SessionState::Starting).is_ok());
+        assert_eq!(at(starting(), SessionState::Running).unwrap_err().kind(), FaultKind::Conflict);
+        assert!(
+            at(json!({"type": "state", "value": ["starting", "exited"]}), SessionState::Running)
+                .is_ok()
+        );
+        assert!(at(starting(), SessionState::Exited).is_ok(), "it says how it ended");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::patience::Watched;
 use super::peer;
 use super::site::Site;
 use crate::host::{Counters, Host};
@@ -77,7 +78,9 @@ async fn serve(site: Arc<Site>, stream: TcpStream, permit: OwnedSemaphorePermit)
             Ok::<_, Infallible>(answer)
         }
     });
+    let (stream, gone) = Watched::new(stream);
     let connection = http1::Builder::new()
+        .half_close(true)
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
         .max_buf_size(HEAD_BYTES)
@@ -88,6 +91,7 @@ async fn serve(site: Arc<Site>, stream: TcpStream, permit: OwnedSemaphorePermit)
     tokio::select! {
         // A peer that speaks something else, or leaves in between, is no news.
         _ = connection.as_mut() => {}
+        () = gone => {}
         () = leaving.wait() => {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(LAST_ANSWERS, connection).await;

@@ -15,6 +15,7 @@ mod gate;
 mod listen;
 mod openapi;
 mod params;
+mod patience;
 mod peer;
 mod rest;
 mod site;

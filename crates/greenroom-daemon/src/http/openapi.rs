@@ -90,6 +90,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     }
     if route.verb != "GET" {
         // What the path says may be left out of the body.
+        let params = with_defaults(route, params, generator);
         let example = serde_json::from_str::<Value>(route.row.example).unwrap_or_default();
         operation["requestBody"] =
             json!({ "content": { "application/json": { "schema": params, "example": example } } });
@@ -110,7 +111,7 @@ fn parameters(route: &Route, params: &Value, generator: &SchemaGenerator) -> Vec
     for name in
         route.fields.keys().filter(|name| !route.places.values().any(|field| field == *name))
     {
-        let property = &schema["properties"][name.as_str()];
+        let property = with_default(route, name, &schema["properties"][name.as_str()]);
         let mut parameter = json!({
             "name": name, "in": "query", "required": required.contains(&json!(name)),
         });
@@ -121,6 +122,27 @@ fn parameters(route: &Route, params: &Value, generator: &SchemaGenerator) -> Vec
         all.push(parameter);
     }
     all
+}
+
+/// The body's schema with the defaults that hold here; untouched where they are the method's own.
+fn with_defaults(route: &Route, params: Value, generator: &SchemaGenerator) -> Value {
+    if route.defaults().is_empty() {
+        return params;
+    }
+    let mut schema = resolved(&params, generator);
+    for (name, _) in route.defaults() {
+        let property = with_default(route, name, &schema["properties"][*name]);
+        schema["properties"][*name] = property;
+    }
+    schema
+}
+
+fn with_default(route: &Route, name: &str, property: &Value) -> Value {
+    let mut property = property.clone();
+    if let Some((_, default)) = route.defaults().iter().find(|(field, _)| *field == name) {
+        property["default"] = json!(default);
+    }
+    property
 }
 
 /// The schema itself where a reference stands for it.
@@ -166,6 +188,12 @@ mod tests {
         assert_eq!(named("id")["in"], "path");
         assert_eq!(named("since")["in"], "query");
         assert_eq!(named("since")["required"], false);
+        assert_eq!(named("format")["schema"]["default"], "text");
+        let waiting =
+            &document["paths"]["/api/sessions/{id}/wait"]["post"]["requestBody"]["content"];
+        let body = &waiting["application/json"]["schema"]["properties"];
+        assert_eq!(body["snapshot"]["default"], "text");
+        assert!(body["matcher"].is_object());
         assert!(named("max_bytes")["description"].is_string());
         assert!(!parameters.as_array().unwrap().iter().any(|one| one["name"] == "session"));
     }

@@ -1,12 +1,13 @@
 //! Path, query and body of a request as the params of its method.
 //!
 //! A query is text; what a value becomes is read from the param's schema: a number where a number is taken, a list
-//! where a list is (repeated, or with commas), JSON where an object is. Each param may be given once, wherever.
+//! where a list is (repeated, or with commas), JSON where an object is. Each param may be given once, wherever. Screens
+//! and output are text unless said otherwise.
 //! Pure. Deliberately absent: whether the params make sense; the method's own types say that.
 
 use std::collections::BTreeMap;
 
-use greenroom_protocol::Fault;
+use greenroom_protocol::{Fault, members};
 use serde_json::{Map, Value};
 
 use super::table::Route;
@@ -150,7 +151,7 @@ pub fn gather(
     query: Vec<(String, String)>,
     body: &[u8],
 ) -> Result<Map<String, Value>, Fault> {
-    let mut params = from_body(body)?;
+    let mut params = from_body(route, body)?;
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, text) in query {
         texts.entry(name).or_default().push(text);
@@ -158,7 +159,8 @@ pub fn gather(
     for (name, texts) in texts {
         let shown: String = name.chars().take(80).collect();
         let Some(kinds) = route.fields.get(&name) else {
-            return Err(fault::invalid(format!("{} has no param {shown}", route.row.name)));
+            let known = route.fields.keys().map(String::as_str);
+            return Err(members::unknown(route.row.name, &name, known));
         };
         let value = kinds.read_all(&texts);
         let value = value.ok_or_else(|| fault::invalid(format!("{shown} is given twice")))?;
@@ -173,15 +175,23 @@ pub fn gather(
             return Err(fault::invalid(format!("{field} differs from the one in the path")));
         }
     }
+    for (field, value) in route.defaults() {
+        params.entry(*field).or_insert_with(|| Value::from(*value));
+    }
     Ok(params)
 }
 
-fn from_body(body: &[u8]) -> Result<Map<String, Value>, Fault> {
+fn from_body(route: &Route, body: &[u8]) -> Result<Map<String, Value>, Fault> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Map::new());
     }
     match serde_json::from_slice(body) {
-        Ok(Value::Object(members)) => Ok(members),
+        Ok(Value::Object(object)) => {
+            // While what is given twice can still be seen.
+            let text = std::str::from_utf8(body).unwrap_or_default();
+            members::check(route.row.name, text)?;
+            Ok(object)
+        }
         Ok(_) => Err(fault::invalid("the body is not a JSON object")),
         Err(error) => Err(Fault::new(
             greenroom_protocol::FaultKind::Parse,
@@ -216,11 +226,15 @@ mod tests {
         check(
             "session.transcript",
             &[("since", "0"), ("max_bytes", "9")],
-            json!({"since": 0, "max_bytes": 9}),
+            json!({"since": 0, "max_bytes": 9, "format": "text"}),
         );
-        check("session.transcript", &[("format", "text")], json!({"format": "text"}));
+        check("session.transcript", &[("format", "ansi")], json!({"format": "ansi"}));
         // Not a number: the method says so. A form the schema does not tell: the method takes it.
-        check("session.transcript", &[("since", "many")], json!({"since": "many"}));
+        check(
+            "session.transcript",
+            &[("since", "many")],
+            json!({"since": "many", "format": "text"}),
+        );
         check("session.attach", &[("size", "90x30")], json!({"size": "90x30"}));
         check("session.list", &[("detail", "true")], json!({"detail": true}));
         check("session.list", &[("detail", "")], json!({"detail": true}));
@@ -236,7 +250,7 @@ mod tests {
         check(
             "session.snapshot",
             &[("region", r#"{"row":1}"#), ("redact", "false")],
-            json!({"region": {"row": 1}, "redact": false}),
+            json!({"region": {"row": 1}, "redact": false, "format": "text"}),
         );
     }
 
@@ -246,7 +260,9 @@ mod tests {
             let fault = gather(route("session.transcript"), &[], pairs(query), body.as_bytes());
             fault.unwrap_err().message
         };
-        assert!(fails(&[("sinse", "0")], "").contains("no param sinse"));
+        assert_eq!(fails(&[("sinse", "0")], ""), "unknown parameter sinse; did you mean since?");
+        assert_eq!(fails(&[], r#"{"sinse": 0}"#), "unknown parameter sinse; did you mean since?");
+        assert!(fails(&[], r#"{"since": 0, "since": 1}"#).contains("given twice"));
         assert!(fails(&[("since", "1"), ("since", "2")], "").contains("given twice"));
         assert!(
             fails(&[("since", "1")], r#"{"since": 1}"#).contains("in the query and in the body")

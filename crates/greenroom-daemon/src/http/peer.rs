@@ -39,13 +39,21 @@ pub async fn caller(host: &Arc<Host>, stream: &TcpStream) -> Caller {
     Caller { pid, refused, ..caller }
 }
 
-/// Processes that hold their end of the connection and can be looked at.
-fn holders(theirs: SocketAddr, ours: SocketAddr) -> Vec<u32> {
-    let inode = TABLES.iter().find_map(|table| {
+/// Whether somebody has the other end of the connection open, be it only to read.
+pub fn is_held(theirs: SocketAddr, ours: SocketAddr) -> bool {
+    inode(theirs, ours).is_some()
+}
+
+fn inode(theirs: SocketAddr, ours: SocketAddr) -> Option<u64> {
+    TABLES.iter().find_map(|table| {
         let text = std::fs::read_to_string(table).ok()?;
         text.lines().skip(1).find_map(|line| inode_of(line, theirs, ours))
-    });
-    let Some(inode) = inode else { return Vec::new() };
+    })
+}
+
+/// Processes that hold their end of the connection and can be looked at.
+fn holders(theirs: SocketAddr, ours: SocketAddr) -> Vec<u32> {
+    let Some(inode) = inode(theirs, ours) else { return Vec::new() };
     let link = format!("socket:[{inode}]");
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

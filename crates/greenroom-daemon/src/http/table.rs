@@ -23,6 +23,18 @@ pub struct Route {
     pub fields: BTreeMap<String, Kinds>,
 }
 
+impl Route {
+    /// What a param is here when it is not given, where that differs from the socket: there the shape of other
+    /// hosts' clients holds (every cell, escapes), here what people and scripts read.
+    pub fn defaults(&self) -> &'static [(&'static str, &'static str)] {
+        match self.row.name {
+            "session.snapshot" | "session.transcript" | "session.replay" => &[("format", "text")],
+            "session.wait" => &[("snapshot", "text")],
+            _ => &[],
+        }
+    }
+}
+
 /// Every row that has a path.
 pub fn routes() -> &'static [Route] {
     static ROUTES: LazyLock<Vec<Route>> =
@@ -78,6 +90,22 @@ mod tests {
         for route in routes() {
             assert!(route.row.scope <= Scope::Control, "{} needs more", route.row.name);
         }
+    }
+
+    #[test]
+    fn defaults_are_params_that_the_methods_take() {
+        let mut count = 0;
+        for route in routes() {
+            for (field, value) in route.defaults() {
+                assert!(route.fields.contains_key(*field), "{}: {field}", route.row.name);
+                let mut example: serde_json::Value =
+                    serde_json::from_str(route.row.example).unwrap();
+                example[*field] = serde_json::json!(value);
+                (route.row.check)(&example.to_string()).unwrap();
+                count += 1;
+            }
+        }
+        assert_eq!(count, 4);
     }
 
     #[test]

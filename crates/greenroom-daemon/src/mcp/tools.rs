@@ -6,6 +6,7 @@
 use std::sync::{Arc, LazyLock};
 
 use greenroom_protocol::Fault;
+use greenroom_protocol::members;
 use greenroom_protocol::methods::{METHODS, Method, Repeat, Scope};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::JsonSchema;
@@ -165,22 +166,26 @@ pub async fn call(
         Some(Work::Some(picks, prepare, shorten)) => {
             let mut params = arguments;
             if let Some(unknown) = params.keys().find(|key| !picks.contains(&key.as_str())) {
-                let known = picks.join(", ");
-                let shown: String = unknown.chars().take(80).collect();
-                return Err(fault::invalid(format!("{name} has no {shown}; it takes {known}")));
+                return Err(members::unknown(name, unknown, picks.iter().copied()));
             }
             prepare(&mut params);
             shorten(backend.call(row.name, Value::Object(params)).await?)
         }
-        Some(Work::Send) => send(backend, read_arguments(arguments)?).await?,
-        Some(Work::Wait) => return wait::until(backend, read_arguments(arguments)?).await,
-        Some(Work::Read) => return read(backend, read_arguments(arguments)?).await,
+        Some(Work::Send) => send(backend, read_arguments(name, arguments)?).await?,
+        Some(Work::Wait) => return wait::until(backend, read_arguments(name, arguments)?).await,
+        Some(Work::Read) => return read(backend, read_arguments(name, arguments)?).await,
     };
     Ok(Told { text: None, value })
 }
 
-fn read_arguments<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Fault> {
-    serde_json::from_value(Value::Object(arguments)).map_err(fault::invalid)
+fn read_arguments<T: DeserializeOwned + JsonSchema>(
+    name: &str,
+    arguments: Map<String, Value>,
+) -> Result<T, Fault> {
+    let shape = members::Shape::new(&Value::Object(schema::of::<T>()), &Map::new());
+    let arguments = Value::Object(arguments);
+    shape.check(name, &arguments.to_string())?;
+    serde_json::from_value(arguments).map_err(fault::invalid)
 }
 
 fn as_it_is(_: &mut Map<String, Value>) {}

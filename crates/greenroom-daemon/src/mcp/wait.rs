@@ -34,6 +34,9 @@ pub struct Wait {
     /// Until the program has ended.
     #[serde(default)]
     exit: bool,
+    /// Until the program has ended well: with status 0. If it ends otherwise, `why` is `failed`.
+    #[serde(default)]
+    success: bool,
     /// Only what came after this sequence number counts; `session_send` answers one.
     #[serde(default)]
     since: Option<u64>,
@@ -72,8 +75,9 @@ pub async fn until(backend: &Arc<dyn Backend>, wait: Wait) -> Result<Told, Fault
             Ok(Told { text: None, value })
         }
         Err(fault) if fault.kind() == FaultKind::SessionClosed => {
+            let why = if wait.success { "failed" } else { "ended" };
             let value = json!({
-                "matched": false, "why": "ended", "exit": fault.data.more.get("exit"), "message": fault.message,
+                "matched": false, "why": why, "exit": fault.data.more.get("exit"), "message": fault.message,
             });
             Ok(Told { text: None, value })
         }
@@ -92,8 +96,12 @@ async fn first_of(backend: &Arc<dyn Backend>, wait: &Wait) -> Result<Value, Faul
     if wait.exit {
         tests.push(json!({ "type": "process_exited" }));
     }
+    if wait.success {
+        tests.push(json!({ "type": "success" }));
+    }
     if tests.is_empty() {
-        return Err(fault::invalid("nothing to wait for: give text, stable_ms or exit"));
+        let why = "nothing to wait for: give text, stable_ms, exit or success";
+        return Err(fault::invalid(why));
     }
     let now = ask(backend, wait, json!({ "type": "any", "value": tests }), wait.since);
     let Some(pattern) = &wait.text else { return now.await };

@@ -3,18 +3,19 @@
 //! Each push comes from a [`Follow`], which misses nothing the journal still has; how fast it may
 //! go is decided by the client, through the room in its connection's outlet.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use greenroom_engine::transcript::Plain;
-use greenroom_engine::{SessionHandle, SessionId};
+use greenroom_engine::{Seq, SessionHandle, SessionId};
 use greenroom_protocol::api::Base64;
-use greenroom_protocol::api::event::{ChangedPush, ExitedPush, OutputPush};
+use greenroom_protocol::api::event::{ChangedPush, Event, ExitedPush, OutputPush};
 use greenroom_protocol::api::screen::TranscriptFormat;
 use greenroom_protocol::api::server::SetNotifications;
 use greenroom_protocol::api::session::{OutputSubscribeParams, OutputSubscribeResult};
 use greenroom_protocol::{Fault, rpc};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 
 use crate::convert;
@@ -126,49 +127,114 @@ pub async fn set_notifications(
 ) -> Result<SetNotifications, Fault> {
     let task = params.enabled.then(|| {
         let wanted = params.sessions.clone().unwrap_or_default();
-        tokio::spawn(notify(call.host.clone(), call.peer.clone(), wanted)).abort_handle()
+        // Begins here and not on its task: what starts after the answer is told of in any case.
+        tokio::spawn(Notifying::begin(&call, wanted).run()).abort_handle()
     });
     call.peer.notify_by(task);
     Ok(params)
 }
 
-/// Follows every session, or the named ones, also those that come later.
-async fn notify(host: Arc<Host>, peer: Arc<Peer>, wanted: Vec<String>) {
-    // Listening before looking, so that no session falls between.
-    let mut live = host.storage.live();
-    let mut following = JoinSet::new();
-    let mut known: HashSet<SessionId> = HashSet::new();
-    // Of sessions that were there already only new output is told.
-    let mut since = None;
-    loop {
-        for handle in host.engine.handles() {
-            let id = handle.id();
-            let name = handle.info().record.name;
-            let is_wanted = wanted.is_empty()
-                || wanted.iter().any(|wanted| *wanted == name || *wanted == id.to_string());
-            if is_wanted && handle.change().ended.is_none() && known.insert(id) {
-                following.spawn(tell_all(handle, peer.clone(), since));
+/// Follows every session, or the named ones, also those that come later. Of sessions that run already what is new is
+/// told, of later ones everything, also when they have ended by the time they are seen.
+struct Notifying {
+    host: Arc<Host>,
+    peer: Arc<Peer>,
+    wanted: Vec<String>,
+    births: watch::Receiver<u64>,
+    live: broadcast::Receiver<Arc<Event>>,
+    /// Those that were there before, and where the new begins; those that had ended by then have nothing new.
+    before: HashMap<SessionId, Option<Seq>>,
+    followed: HashSet<SessionId>,
+    following: JoinSet<()>,
+}
+
+impl Notifying {
+    fn begin(call: &Call, wanted: Vec<String>) -> Notifying {
+        // Listening before looking, so that no session falls between.
+        let births = call.host.engine.births();
+        let live = call.host.storage.live();
+        let before = call.host.engine.handles().into_iter().map(|handle| {
+            let change = handle.change();
+            (handle.id(), change.ended.is_none().then_some(change.seq))
+        });
+        Notifying {
+            before: before.collect(),
+            host: call.host.clone(),
+            peer: call.peer.clone(),
+            wanted,
+            births,
+            live,
+            followed: HashSet::new(),
+            following: JoinSet::new(),
+        }
+    }
+
+    async fn run(mut self) {
+        loop {
+            self.births.mark_unchanged();
+            self.look();
+            while self.following.try_join_next().is_some() {}
+            if !self.something_new().await {
+                return;
             }
         }
-        since = Some(0);
-        while following.try_join_next().is_some() {}
-        loop {
-            match live.recv().await {
-                Ok(event)
-                    if ["session.started", "session.renamed"].contains(&event.kind.as_str()) =>
-                {
-                    break;
+    }
+
+    fn look(&mut self) {
+        for handle in self.host.engine.handles() {
+            let id = handle.id();
+            if self.followed.contains(&id) || !self.wants(&handle) {
+                continue;
+            }
+            self.followed.insert(id);
+            match self.before.get(&id) {
+                Some(None) => {}
+                Some(Some(since)) => {
+                    let telling = tell_all(handle, self.peer.clone(), since.0);
+                    self.following.spawn(telling);
                 }
-                Ok(_) => {}
-                Err(RecvError::Lagged(_)) => break,
-                Err(RecvError::Closed) => return,
+                None => {
+                    let peer = self.peer.clone();
+                    self.following.spawn(tell_from_its_start(handle, peer));
+                }
+            }
+        }
+    }
+
+    fn wants(&self, handle: &SessionHandle) -> bool {
+        if self.wanted.is_empty() {
+            return true;
+        }
+        let (id, name) = (handle.id().to_string(), handle.info().record.name);
+        self.wanted.iter().any(|wanted| *wanted == name || *wanted == id)
+    }
+
+    /// Until there is another session, or one with another name; false when the host ends.
+    async fn something_new(&mut self) -> bool {
+        loop {
+            tokio::select! {
+                born = self.births.changed() => return born.is_ok(),
+                event = self.live.recv() => match event {
+                    Ok(event) if event.kind == "session.renamed" => return true,
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(_)) => return true,
+                    Err(RecvError::Closed) => return false,
+                },
             }
         }
     }
 }
 
-async fn tell_all(handle: SessionHandle, peer: Arc<Peer>, since: Option<u64>) {
-    let Ok(follow) = Follow::from(&handle, since).await else { return };
+async fn tell_from_its_start(handle: SessionHandle, peer: Arc<Peer>) {
+    // Subscribed first, told when whoever started it knows its id.
+    let Ok(follow) = Follow::from(&handle, Some(0)).await else { return };
+    peer.created().await;
+    let telling = Telling { peer, subscription: None, session: handle.id() };
+    telling.run(follow, Form::new(TranscriptFormat::Ansi)).await;
+}
+
+async fn tell_all(handle: SessionHandle, peer: Arc<Peer>, since: u64) {
+    let Ok(follow) = Follow::from(&handle, Some(since)).await else { return };
     let telling = Telling { peer, subscription: None, session: handle.id() };
     telling.run(follow, Form::new(TranscriptFormat::Ansi)).await;
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::convert;
 use crate::host::Host;
+use crate::methods::session::check_variables;
 use crate::rpc::fault;
 use crate::rpc::router::Call;
 use crate::run_file::{self, Place, Try, Written};
@@ -22,6 +23,9 @@ const LOOKED_INTO: usize = 64;
 
 pub async fn start(call: Call, params: RunStartParams) -> Result<RunStartResult, Fault> {
     let host = &call.host;
+    if let Some(env) = &params.inherit_env {
+        check_variables("inherit_env", env)?;
+    }
     let name = params.file.as_deref().unwrap_or("connector.json");
     let file = connector::parse(name, &params.connector.text()).map_err(|error| {
         let problems: Vec<Value> = error

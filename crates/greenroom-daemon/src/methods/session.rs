@@ -2,6 +2,8 @@
 
 mod environment;
 
+pub use environment::check_variables;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -43,6 +45,7 @@ const GRACE_MAX: Duration = Duration::from_secs(600);
 pub async fn create(call: Call, params: CreateParams) -> Result<CreateResult, Fault> {
     let ask = ask(&params);
     let dry_run = params.dry_run;
+    environment::check(&params)?;
     let copy = if dry_run { None } else { environment::copy_of_output(&params)? };
     let spec = spec(&call.host, params)?;
     if dry_run {
@@ -96,6 +99,7 @@ async fn would_be(call: &Call, base: SessionSpec, ask: Ask) -> Result<CreateResu
 }
 
 pub fn spec(host: &Host, params: CreateParams) -> Result<SessionSpec, Fault> {
+    environment::check(&params)?;
     check_labels(&params)?;
     let env = environment::of(host, &params);
     let size = match (params.size, params.rows, params.cols) {
@@ -144,6 +148,9 @@ fn check_labels(params: &CreateParams) -> Result<(), Fault> {
 
 pub async fn list(call: Call, params: ListParams) -> Result<ListResult, Fault> {
     let host = &call.host;
+    for state in params.state.iter().flat_map(|states| states.as_slice()) {
+        wire::SessionState::named(state).map_err(fault::invalid)?;
+    }
     let wanted = |info: &SessionInfo| {
         let state = convert::state(&info.state);
         let in_state = params

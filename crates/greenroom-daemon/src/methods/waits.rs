@@ -88,6 +88,7 @@ pub async fn wait(call: Call, params: WaitParams) -> Result<WaitResult, Fault> {
     let handle = call.session(&params.session)?;
     let sight = redact::sight(&call, params.redact, None)?;
     let matcher = convert::matcher::matcher(&params.matcher)?;
+    convert::matcher::reachable(&params.matcher, convert::state(&handle.info().state))?;
     let since = params.since.or_else(|| convert::matcher::since(&params.matcher));
     let timeout = Duration::from_millis(params.timeout_ms.min(WaitParams::MAX_TIMEOUT_MS));
     let (listed, cancelled) = list(&call.host, &handle, params.wait_id.clone())?;

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use greenroom_protocol::methods::{self, Scope};
 use greenroom_protocol::{Fault, FaultKind};
 use serde::Serialize;
 use serde_json::value::to_raw_value;
@@ -28,14 +27,7 @@ pub async fn once(
     let peer = Arc::new(Peer::new(caller, Arc::new(Outlet::nowhere())));
     let work =
         router::call(Call { host: host.clone(), peer: peer.clone() }, method, Some(&params))?;
-    let scope = methods::find(method).map_or(Scope::Admin, |row| row.scope);
-    let outcome = match scope > Scope::Input {
-        true => tokio::spawn(work).await.unwrap_or_else(|_| {
-            let message = "our bug: the request ended without an answer";
-            Err(Fault::new(FaultKind::Internal, message).hint("greenroom logs shows more"))
-        }),
-        false => work.await,
-    };
+    let outcome = router::carried_out(method, work).await;
     peer.close();
     host.counters.answered();
     outcome

@@ -3,28 +3,30 @@
 //! A request is begun on the connection's own task; most are done within that one step and are
 //! answered without another task. One that has to wait moves to a task of its own. What must not
 //! be left half done (everything above reading and typing) goes on when its caller is gone.
-//! `session.attach` ends this loop and hands the socket to `attach`.
+//! A client that closes only its sending side is answered everything it has asked, however long that takes, and is
+//! pushed to until then; then the connection ends. `session.attach` ends this loop and hands the socket to `attach`.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use greenroom_protocol::api::session::WaitParams;
 use greenroom_protocol::frame::{FrameDecoder, FrameError};
-use greenroom_protocol::methods::Scope;
 use greenroom_protocol::rpc::{
     self, CANCEL_METHOD, CancelParams, Incoming, Item, Message, Request,
 };
 use greenroom_protocol::{Fault, FaultKind, Id};
 use serde_json::value::RawValue;
 use tokio::net::UnixStream;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::attach;
 use crate::host::Host;
+use crate::rpc::flight::{Answering, Flight, Work, answer, unanswered};
+use crate::rpc::hangup;
 use crate::rpc::outlet::Outlet;
 use crate::rpc::peer::{Caller, Peer};
 use crate::rpc::router::{self, Body, Call, Later};
@@ -35,8 +37,14 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Read at once: a burst of small requests, not a whole large one.
 const READ_BYTES: usize = 16 * 1024;
 
-/// A client that has sent its last request may still wait for answers this long.
+/// What a client that is gone altogether had asked may take this long to end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// A client that has closed its sending side waits for answers at most this long: longer than the longest wait.
+const ANSWERS_MAX: Duration = Duration::from_millis(WaitParams::MAX_TIMEOUT_MS + 60_000);
+
+/// What a new session prints is pushed after the answer that names it.
+const CREATE: &str = "session.create";
 
 /// Whoever asked for the daemon's end shall hear that it was heard.
 const STOPPING_ANSWERS: Duration = Duration::from_millis(100);
@@ -50,6 +58,7 @@ pub async fn serve(host: Arc<Host>, stream: UnixStream, caller: Caller) {
     let mut conn = Conn {
         flight: Arc::default(),
         tasks: JoinSet::new(),
+        unheard: JoinSet::new(),
         decoder: FrameDecoder::new(),
         call: call.clone(),
     };
@@ -58,6 +67,7 @@ pub async fn serve(host: Arc<Host>, stream: UnixStream, caller: Caller) {
     call.peer.outlet.close();
     // Ended, not only told to: they hold the socket.
     conn.tasks.shutdown().await;
+    conn.unheard.shutdown().await;
     if let End::Attach(attach) = end {
         let rest = conn.decoder.into_rest();
         drop(call.peer);
@@ -75,45 +85,9 @@ struct Conn {
     call: Call,
     flight: Arc<Flight>,
     tasks: JoinSet<()>,
+    /// Work that nobody is told the outcome of.
+    unheard: JoinSet<()>,
     decoder: FrameDecoder,
-}
-
-/// What is in flight. Whoever takes an id out of it answers that id, so each is answered once.
-#[derive(Default)]
-struct Flight {
-    open: Mutex<HashMap<Id, Work>>,
-    landed: Notify,
-}
-
-enum Work {
-    /// Goes on without its caller, such as an upgrade; also one that has not had to wait yet.
-    Detached,
-    /// Ends when told to, and answers that itself. `None`: it was told already.
-    Cancellable(Option<oneshot::Sender<()>>),
-}
-
-impl Flight {
-    fn open(&self) -> MutexGuard<'_, HashMap<Id, Work>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes an id out; whoever gets true has to answer it.
-    fn land(&self, id: &Id) -> bool {
-        let taken = self.open().remove(id).is_some();
-        self.landed.notify_waiters();
-        taken
-    }
-
-    /// Until nothing is left that goes on without its caller.
-    async fn detached_landed(&self) {
-        loop {
-            let landed = self.landed.notified();
-            if !self.open().values().any(|work| matches!(work, Work::Detached)) {
-                return;
-            }
-            landed.await;
-        }
-    }
 }
 
 impl Conn {
@@ -153,7 +127,8 @@ impl Conn {
         }
     }
 
-    /// The client will send no more; what is in flight may still be answered.
+    /// The client will send no more. What it asked is answered as if it would; one that is gone altogether is not
+    /// worked for any longer.
     async fn last_answers(&mut self, stream: &UnixStream) -> End {
         if let Some(frame) = self.decoder.finish() {
             let frame = frame.map(str::to_owned);
@@ -162,19 +137,57 @@ impl Conn {
             }
         }
         let outlet = self.call.peer.outlet.clone();
-        let done = async {
-            while self.tasks.join_next().await.is_some() {}
-            while !outlet.is_empty() {
-                let _ = stream.writable().await;
-                tokio::task::yield_now().await;
+        let mut stopping = self.call.host.life.leaving();
+        let given_up = tokio::select! {
+            () = self.answered() => None,
+            _ = outlet.drive() => return End::Closed,
+            () = left(stream) => return End::Closed,
+            () = stopping.wait() => {
+                // Whoever asked for that shall hear that it was heard.
+                let landed = self.flight.detached_landed();
+                let _ = tokio::time::timeout(STOPPING_ANSWERS, landed).await;
+                Some("the host is stopping")
             }
+            () = tokio::time::sleep(ANSWERS_MAX) => Some("it takes too long"),
         };
+        if let Some(why) = given_up {
+            self.give_up(why);
+        }
+        // All is answered: no more is pushed.
+        self.call.peer.close();
+        let rest = async {
+            // The answers to batches that were just given up.
+            while self.tasks.join_next().await.is_some() {}
+            let unheard = async { while self.unheard.join_next().await.is_some() {} };
+            let _ = tokio::time::timeout(LAST_ANSWERS, unheard).await;
+            outlet.drained().await;
+        };
+        let time = if given_up.is_some() { STOPPING_ANSWERS } else { ANSWERS_MAX };
         tokio::select! {
-            () = done => {}
+            _ = tokio::time::timeout(time, rest) => {}
             _ = outlet.drive() => {}
-            () = tokio::time::sleep(LAST_ANSWERS) => {}
+            () = left(stream) => {}
+            () = stopping.wait(), if given_up.is_none() => {}
         }
         End::Closed
+    }
+
+    /// Until everything that was asked has its answer.
+    async fn answered(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+        self.flight.all_landed().await;
+    }
+
+    /// Answers what has no answer yet: silence would tell nothing.
+    fn give_up(&mut self, why: &str) {
+        let open: Vec<(Id, Work)> = self.flight.open().drain().collect();
+        for (id, work) in open {
+            self.refuse(&id, &unanswered(why));
+            if let Work::Cancellable(Some(cancel)) = work {
+                let _ = cancel.send(());
+            }
+        }
+        self.flight.given_up.send_replace(true);
     }
 
     async fn frames(&mut self) -> Option<End> {
@@ -246,13 +259,18 @@ impl Conn {
                 self.cancel(note.params);
             }
             Ok(Message::Notification(note)) => {
-                // Nobody waits for an answer, so nobody is told of a fault either.
-                if let Ok(work) = router::call(self.call.clone(), &note.method, note.params) {
-                    self.tasks.spawn(async move { drop(work.await) });
-                }
+                self.notified(&note.method, note.params);
             }
             // We ask clients nothing.
             Ok(Message::Response(_)) => {}
+        }
+    }
+
+    /// Nobody waits for an answer, so nobody is told of a fault either.
+    fn notified(&mut self, method: &str, params: Option<&RawValue>) {
+        if let Ok(work) = router::call(self.call.clone(), method, params) {
+            let carried = router::carried_out(method, work);
+            self.unheard.spawn(async move { drop(carried.await) });
         }
     }
 
@@ -265,7 +283,8 @@ impl Conn {
             return self.refuse(&id, &fault);
         }
         let (flight, call) = (self.flight.clone(), self.call.clone());
-        let mut answering = Answering { flight, call, id, answered: false };
+        let creating = (method == CREATE).then(|| call.peer.creating());
+        let mut answering = Answering { flight, call, id, answered: false, _creating: creating };
         let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
         match first {
             Poll::Ready(outcome) => answering.with(outcome),
@@ -274,8 +293,7 @@ impl Conn {
     }
 
     fn wait_for(&mut self, mut answering: Answering, method: &str, work: Later) {
-        let scope = greenroom_protocol::methods::find(method).map_or(Scope::Admin, |row| row.scope);
-        if scope > Scope::Input {
+        if router::goes_on(method) {
             tokio::spawn(async move { answering.with(work.await) });
             return;
         }
@@ -328,42 +346,58 @@ impl Conn {
 
     /// Runs the items side by side and answers them all in one frame.
     fn batch(&mut self, items: Vec<Item<'_>>) {
-        let mut answers: JoinSet<String> = JoinSet::new();
+        let mut answers: JoinSet<(Id, String)> = JoinSet::new();
         let mut texts = Vec::new();
+        let mut open: Vec<Id> = Vec::new();
+        let mut creating = Vec::new();
         for item in items {
             match item {
                 Err(rejected) => texts.push(rpc::encode_fault(&rejected.id, &rejected.fault)),
                 Ok(Message::Request(request)) => {
                     let work = router::call(self.call.clone(), &request.method, request.params);
+                    let work = work.map(|work| router::carried_out(&request.method, work));
+                    creating.extend((request.method == CREATE).then(|| self.call.peer.creating()));
                     let id = request.id;
+                    open.push(id.clone());
                     answers.spawn(async move {
                         let outcome = match work {
                             Ok(work) => work.await,
                             Err(fault) => Err(fault),
                         };
-                        answer(&id, &outcome)
+                        let text = answer(&id, &outcome);
+                        (id, text)
                     });
                 }
                 Ok(Message::Notification(note)) if note.method == CANCEL_METHOD => {
                     self.cancel(note.params);
                 }
-                Ok(Message::Notification(note)) => {
-                    if let Ok(work) = router::call(self.call.clone(), &note.method, note.params) {
-                        self.tasks.spawn(async move { drop(work.await) });
-                    }
-                }
+                Ok(Message::Notification(note)) => self.notified(&note.method, note.params),
                 Ok(Message::Response(_)) => {}
             }
         }
         let call = self.call.clone();
+        let mut given_up = self.flight.given_up.subscribe();
         self.tasks.spawn(async move {
-            while let Some(text) = answers.join_next().await {
-                texts.extend(text);
+            loop {
+                let (id, text) = tokio::select! {
+                    answered = answers.join_next() => match answered {
+                        Some(Ok(answered)) => answered,
+                        // Its id is still open.
+                        Some(Err(_)) => continue,
+                        None => break,
+                    },
+                    _ = given_up.wait_for(|given_up| *given_up) => break,
+                };
                 call.host.counters.answered();
+                open.retain(|open| *open != id);
+                texts.push(text);
             }
+            let why = if answers.is_empty() { "our bug" } else { "the host is stopping" };
+            texts.extend(open.iter().map(|id| rpc::encode_fault(id, &unanswered(why))));
             if let Some(text) = rpc::encode_batch(&texts) {
                 call.peer.outlet.reply(&Id::Null, &text);
             }
+            drop(creating);
         });
     }
 
@@ -373,49 +407,8 @@ impl Conn {
     }
 }
 
-/// The duty to answer one request. Dropped without an answer (a handler that panicked) it answers
-/// for itself.
-struct Answering {
-    flight: Arc<Flight>,
-    call: Call,
-    id: Id,
-    /// Its id may be in use again by now.
-    answered: bool,
-}
-
-impl Answering {
-    fn with(&mut self, outcome: Result<Body, Fault>) {
-        self.answered = true;
-        if self.flight.land(&self.id) {
-            self.call.host.counters.answered();
-            self.call.peer.outlet.reply(&self.id, &answer(&self.id, &outcome));
-        }
-    }
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        if !self.answered {
-            let message = "our bug: the request ended without an answer";
-            let fault = Fault::new(FaultKind::Internal, message).hint("greenroom logs shows more");
-            self.with(Err(fault));
-        }
-    }
-}
-
-/// The text of an answer. Written by hand around the body, which may be shared and large.
-fn answer(id: &Id, outcome: &Result<Body, Fault>) -> String {
-    match outcome {
-        Err(fault) => rpc::encode_fault(id, fault),
-        Ok(Body(body)) => {
-            let id = serde_json::to_string(id).expect("an id is a number, a text or null");
-            let mut text = String::with_capacity(body.len() + id.len() + 40);
-            text.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
-            text.push_str(&id);
-            text.push_str(",\"result\":");
-            text.push_str(body);
-            text.push('}');
-            text
-        }
-    }
+/// Until the client has closed both ways, and what it had asked had its time to end.
+async fn left(stream: &UnixStream) {
+    hangup::closed(stream).await;
+    tokio::time::sleep(LAST_ANSWERS).await;
 }

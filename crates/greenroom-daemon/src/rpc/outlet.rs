@@ -32,6 +32,8 @@ pub struct Outlet {
     stuck: Notify,
     /// There is room again.
     room: Notify,
+    /// Nothing is queued any more.
+    drained: Notify,
 }
 
 struct Queue {
@@ -60,6 +62,7 @@ impl Outlet {
             queued: AtomicUsize::new(0),
             stuck: Notify::new(),
             room: Notify::new(),
+            drained: Notify::new(),
         }
     }
 
@@ -113,6 +116,17 @@ impl Outlet {
 
     pub fn is_empty(&self) -> bool {
         self.queued.load(Ordering::Acquire) == 0
+    }
+
+    /// Until everything queued is written, by whoever drives.
+    pub async fn drained(&self) {
+        loop {
+            let drained = self.drained.notified();
+            if self.is_empty() {
+                return;
+            }
+            drained.await;
+        }
     }
 
     /// Nothing will be written any more; whoever waits is let go.
@@ -177,6 +191,9 @@ impl Outlet {
         self.queued.store(queue.len(), Ordering::Release);
         if was_full && !self.is_full() {
             self.room.notify_waiters();
+        }
+        if self.is_empty() {
+            self.drained.notify_waiters();
         }
         result
     }

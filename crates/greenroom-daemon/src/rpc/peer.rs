@@ -4,16 +4,21 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use greenroom_engine::SessionHandle;
 use greenroom_protocol::methods::Scope;
 use greenroom_protocol::{Fault, FaultKind};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::rpc::outlet::Outlet;
 
 /// Subscriptions of one connection: each is a task with a queue of its own.
 const SUBSCRIPTIONS_MAX: usize = 1024;
+
+/// Longest that pushes of a new session wait for the answer of a call that may have started it.
+const ANSWER_FIRST: Duration = Duration::from_secs(1);
 
 /// The door a caller came through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +61,17 @@ pub struct Peer {
     pub outlet: Arc<Outlet>,
     state: Mutex<State>,
     names: AtomicU64,
+    /// Sessions being started for this connection, not yet answered.
+    creating: watch::Sender<usize>,
+}
+
+/// A session is being started, until this is dropped.
+pub struct Creating(Arc<Peer>);
+
+impl Drop for Creating {
+    fn drop(&mut self) {
+        self.0.creating.send_modify(|count| *count -= 1);
+    }
 }
 
 #[derive(Default)]
@@ -70,7 +86,25 @@ struct State {
 
 impl Peer {
     pub fn new(caller: Caller, outlet: Arc<Outlet>) -> Peer {
-        Peer { caller, outlet, state: Mutex::default(), names: AtomicU64::new(1) }
+        Peer {
+            caller,
+            outlet,
+            state: Mutex::default(),
+            names: AtomicU64::new(1),
+            creating: watch::Sender::new(0),
+        }
+    }
+
+    pub fn creating(self: &Arc<Peer>) -> Creating {
+        self.creating.send_modify(|count| *count += 1);
+        Creating(self.clone())
+    }
+
+    /// Until every session being started for this connection has its answer, within a bound: others' sessions are
+    /// told of, too.
+    pub async fn created(&self) {
+        let mut creating = self.creating.subscribe();
+        let _ = tokio::time::timeout(ANSWER_FIRST, creating.wait_for(|count| *count == 0)).await;
     }
 
     /// A name for a new subscription, unique on this connection.

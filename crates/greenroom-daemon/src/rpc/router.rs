@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use greenroom_engine::SessionHandle;
 use greenroom_protocol::methods::{self, Scope};
-use greenroom_protocol::rpc;
-use greenroom_protocol::{Fault, FaultKind};
+use greenroom_protocol::{Fault, FaultKind, members, rpc};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -84,9 +83,38 @@ pub fn admitted(call: &Call, method: &str) -> Result<Scope, Fault> {
     Ok(row.scope)
 }
 
+/// Refuses what the method does not have.
+pub fn known(method: &str, params: Option<&RawValue>) -> Result<(), Fault> {
+    let Some(params) = params else { return Ok(()) };
+    members::check(method, params.get()).map_err(redact::told)
+}
+
+/// Whether a method's work goes on when its caller is gone: what changes sessions must not be left half done.
+pub fn goes_on(method: &str) -> bool {
+    methods::find(method).is_none_or(|row| row.scope > Scope::Input)
+}
+
+/// The work with its outcome; where it goes on without its caller, dropping this does not end it.
+pub fn carried_out(
+    method: &str,
+    work: Later,
+) -> impl Future<Output = Result<Body, Fault>> + Send + 'static {
+    let goes_on = goes_on(method);
+    async move {
+        if !goes_on {
+            return work.await;
+        }
+        tokio::spawn(work).await.unwrap_or_else(|_| {
+            let message = "our bug: the request ended without an answer";
+            Err(Fault::new(FaultKind::Internal, message).hint("greenroom logs shows more"))
+        })
+    }
+}
+
 /// The work of one request, not begun.
 pub fn call(call: Call, method: &str, params: Option<&RawValue>) -> Result<Later, Fault> {
     admitted(&call, method)?;
+    known(method, params)?;
     match method {
         "server.hello" => serve(call, params, server::hello),
         "server.capabilities" => serve(call, params, server::capabilities),

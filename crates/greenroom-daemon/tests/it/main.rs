@@ -5,6 +5,7 @@
     reason = "helpers of tests may panic, and say why on stderr"
 )]
 
+mod answers;
 mod attach;
 mod bad_input;
 mod chains;

@@ -242,7 +242,7 @@ fn output_is_copied_to_a_file_that_must_be_new() {
         assert!(std::time::Instant::now() < deadline, "the copy is not there");
         std::thread::yield_now();
     }
-    assert_eq!(client.fault("session.create", params)["data"]["kind"], "disk");
+    assert_eq!(client.fault("session.create", params)["data"]["kind"], "conflict");
 }
 
 #[test]

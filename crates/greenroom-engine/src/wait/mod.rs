@@ -268,6 +268,7 @@ pub fn state_name(state: &SessionState) -> &'static str {
     match state {
         SessionState::Starting => "starting",
         SessionState::Running => "running",
+        SessionState::Exited { status: ExitStatus::Unknown, .. } => "lost",
         SessionState::Exited { .. } => "exited",
         SessionState::Failed { .. } => "failed",
     }

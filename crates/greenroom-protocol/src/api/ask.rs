@@ -2,7 +2,7 @@
 //! `"worktree": "slug"` or an object, `"sandbox": true | "full" | "reduced"` or an object,
 //! `"scratchpad": true | "name"` or an object. `false` and `null` ask for nothing.
 //!
-//! Unlike other params these refuse unknown members: a misspelt `allow_hosts` would be a hole.
+//! These refuse unknown members by themselves, wherever they are read: a misspelt `allow_hosts` would be a hole.
 //! Absent on purpose: whether an ask can be granted.
 
 use schemars::JsonSchema;

@@ -29,6 +29,7 @@ pub struct Matcher {
     pub name: Option<String>,
     /// Letters match in either case. Holds for the parts within, too.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("x-aliases" = ["case_insensitive"]))]
     pub ignore_case: bool,
     /// Screen conditions look here only. Holds for the parts within, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,6 +58,8 @@ pub enum Test {
     ScreenStable(ScreenStable),
     /// The process has ended.
     ProcessExited,
+    /// The process has ended with status 0. One that ends otherwise ends the wait at once: `session_closed`.
+    Success,
     /// One of these holds.
     Any(Vec<Matcher>),
     /// All of these hold at once.
@@ -244,6 +247,7 @@ fn read_test(kind: &str, value: Value) -> Result<Test, MatcherError> {
         "cursor_at" => Test::CursorAt(read(kind, value)?),
         "screen_stable" => Test::ScreenStable(read(kind, value)?),
         "process_exited" => Test::ProcessExited,
+        "success" => Test::Success,
         "any" => Test::Any(read(kind, value)?),
         "all" => Test::All(read(kind, value)?),
         "not" => Test::Not(read(kind, value)?),
@@ -299,6 +303,7 @@ pub enum Found {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit: Option<super::session::ExitStatus>,
     },
+    Success,
     /// `index` is the position of the branch that held.
     Any {
         matched: Box<Outcome>,
@@ -349,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn all_fifteen_survive_the_wire() {
+    fn all_sixteen_survive_the_wire() {
         for value in [
             json!({"type": "contains_text", "value": "x"}),
             json!({"type": "screen_regex", "value": "x+", "ignore_case": true}),
@@ -358,6 +363,7 @@ mod tests {
             json!({"type": "cursor_at", "value": {"row": 1, "col": 2}}),
             json!({"type": "screen_stable", "value": {"min_ms": 300}}),
             json!({"type": "process_exited"}),
+            json!({"type": "success"}),
             json!({"type": "any", "value": [{"type": "process_exited", "name": "end"}]}),
             json!({"type": "all", "value": [{"type": "contains_text", "value": "x", "name": "n"}]}),
             json!({"type": "not", "value": {"type": "process_exited"}}),

@@ -1,7 +1,7 @@
 //! Params and results of every method, by group, plus the objects they share.
 //!
-//! Inbound types accept unknown fields (a newer client must not break an older host) and refuse
-//! wrong types. Outbound optional fields are left out when empty.
+//! The types read unknown fields over, so that a client understands a newer host, and refuse wrong
+//! types; what a host is sent is looked through by [`crate::members`] first. Outbound optional fields are left out when empty.
 //! Absent on purpose: behaviour. The daemon gives these types their meaning.
 
 pub mod ask;

@@ -18,6 +18,7 @@ use crate::manifest::Allow;
 pub struct PluginParams {
     /// As `plugin.list` has it.
     #[serde(alias = "plugin")]
+    #[schemars(extend("x-aliases" = ["plugin"]))]
     pub name: String,
 }
 
@@ -260,6 +261,7 @@ pub struct PluginReloadResult {
 pub struct PluginTestParams {
     /// Its name.
     #[serde(alias = "plugin")]
+    #[schemars(extend("x-aliases" = ["plugin"]))]
     pub name: String,
     /// The hook, by either name.
     pub hook: String,
@@ -307,6 +309,7 @@ pub struct PluginTestResult {
 pub struct PluginGrantParams {
     /// Its name.
     #[serde(alias = "plugin")]
+    #[schemars(extend("x-aliases" = ["plugin"]))]
     pub name: String,
     /// Only if its files have this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -442,6 +445,7 @@ pub struct PluginStatsResult {
 pub struct PluginLogsParams {
     /// Its name.
     #[serde(alias = "plugin")]
+    #[schemars(extend("x-aliases" = ["plugin"]))]
     pub name: String,
     /// How many lines from the end; 100 unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -539,6 +543,7 @@ pub struct PluginLoadResult {
 pub struct PluginUnloadParams {
     /// Its name.
     #[serde(alias = "name")]
+    #[schemars(extend("x-aliases" = ["name"]))]
     pub plugin: String,
 }
 

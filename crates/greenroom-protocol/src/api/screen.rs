@@ -78,14 +78,18 @@ impl<'de> Deserialize<'de> for Size {
 pub struct Region {
     /// First row.
     #[serde(default, alias = "top")]
+    #[schemars(extend("x-aliases" = ["top"]))]
     pub row: u16,
     /// First column.
     #[serde(default, alias = "left")]
+    #[schemars(extend("x-aliases" = ["left"]))]
     pub col: u16,
     /// How many rows.
+    #[schemars(extend("x-aliases" = ["height"]))]
     #[serde(default, alias = "height", skip_serializing_if = "Option::is_none")]
     pub rows: Option<u16>,
     /// How many columns.
+    #[schemars(extend("x-aliases" = ["width"]))]
     #[serde(default, alias = "width", skip_serializing_if = "Option::is_none")]
     pub cols: Option<u16>,
 }

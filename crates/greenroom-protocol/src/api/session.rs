@@ -402,6 +402,28 @@ pub enum SessionState {
 }
 
 impl SessionState {
+    /// Every state, in the order of a life.
+    pub const ALL: [SessionState; 5] = [
+        SessionState::Starting,
+        SessionState::Running,
+        SessionState::Exited,
+        SessionState::Failed,
+        SessionState::Lost,
+    ];
+
+    /// The state of this name, or what is wrong with it.
+    pub fn named(word: &str) -> Result<SessionState, String> {
+        let words = || SessionState::ALL.map(SessionState::word);
+        SessionState::ALL.into_iter().find(|state| state.word() == word).ok_or_else(|| {
+            let shown: String = word.chars().take(80).collect();
+            let shown = shown.escape_debug();
+            match crate::tree::nearest(&word.to_ascii_lowercase(), words()) {
+                Some(meant) => format!("there is no state {shown}; did you mean {meant}?"),
+                None => format!("there is no state {shown}; states are {}", words().join(", ")),
+            }
+        })
+    }
+
     /// As on the wire.
     pub fn word(self) -> &'static str {
         match self {

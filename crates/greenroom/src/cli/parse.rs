@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use greenroom_protocol::api::screen::Size;
+use greenroom_protocol::api::session::SessionState;
 
 use super::Until;
 
@@ -57,6 +58,7 @@ pub(super) fn parse_until(text: &str) -> Result<Until, String> {
     };
     match (word, value) {
         ("exit", None) => Ok(Until::Exit),
+        ("success", None) => Ok(Until::Success),
         ("stable", None) => Ok(Until::Stable(STABLE_MS)),
         ("stable", Some(ms)) => {
             let plain = ms.parse::<u64>().ok();
@@ -67,8 +69,8 @@ pub(super) fn parse_until(text: &str) -> Result<Until, String> {
                 .ok_or_else(|| "stable takes milliseconds, such as stable=300".to_owned())
         }
         ("text", Some(pattern)) if !pattern.is_empty() => Ok(Until::Text(pattern.to_owned())),
-        ("state", Some(name)) if !name.is_empty() => Ok(Until::State(name.to_owned())),
-        _ => Err("exit, stable[=MS], text=REGEX or state=NAME is wanted".to_owned()),
+        ("state", Some(name)) if !name.is_empty() => SessionState::named(name).map(Until::State),
+        _ => Err("exit, success, stable[=MS], text=REGEX or state=NAME is wanted".to_owned()),
     }
 }
 
@@ -99,6 +101,11 @@ mod tests {
     #[test]
     fn conditions() {
         assert_eq!(parse_until("exit").unwrap(), Until::Exit);
+        assert_eq!(parse_until("success").unwrap(), Until::Success);
+        assert_eq!(parse_until("state=lost").unwrap(), Until::State(SessionState::Lost));
+        let nonsense = parse_until("state=nonsense").unwrap_err();
+        assert!(nonsense.ends_with("starting, running, exited, failed, lost"), "{nonsense}");
+        assert!(parse_until("state=Runing").unwrap_err().ends_with("did you mean running?"));
         assert_eq!(parse_until("stable=300").unwrap(), Until::Stable(300));
         assert_eq!(parse_until("stable=2s").unwrap(), Until::Stable(2000));
         assert_eq!(parse_until("text=a=b").unwrap(), Until::Text("a=b".into()));

@@ -5,7 +5,9 @@ use greenroom_protocol::FaultKind;
 use greenroom_protocol::api::OneOrMany;
 use greenroom_protocol::api::matcher::{Found, Matcher, Outcome as Match, ScreenStable, Test};
 use greenroom_protocol::api::screen::SnapshotFormat;
-use greenroom_protocol::api::session::{InfoParams, SnapshotChoice, WaitParams, WaitResult};
+use greenroom_protocol::api::session::{
+    ExitStatus, InfoParams, SnapshotChoice, WaitParams, WaitResult,
+};
 
 use super::Context;
 use crate::cli::{Until, WaitArgs};
@@ -19,6 +21,10 @@ pub async fn run(args: WaitArgs, context: &Context) -> Outcome {
     let found = first_of(&host, &args).await.map_err(|error| {
         let attempt = format!("wait for {session}");
         let failure = called(&attempt, error);
+        let ended = failure.is(FaultKind::SessionClosed) && failure.data.contains_key("exit");
+        if ended && args.until.contains(&Until::Success) {
+            return unsuccessful(session, failure);
+        }
         if !failure.is(FaultKind::Timeout) {
             return failure;
         }
@@ -69,6 +75,15 @@ async fn first_of(host: &Host, args: &WaitArgs) -> Result<WaitResult, ClientErro
     }
 }
 
+/// It ended, and not well: the command failed, rather than that there was nothing to wait for.
+fn unsuccessful(session: &str, failure: Failure) -> Failure {
+    let exit = failure.data.get("exit").cloned().unwrap_or_default();
+    let status = serde_json::from_value::<ExitStatus>(exit).unwrap_or_default();
+    let failed = Failure::failed(format!("{session} did not succeed: {status}"));
+    Failure { data: failure.data, ..failed }
+        .hint(format!("see what it shows with greenroom read {session}"))
+}
+
 fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -83,8 +98,9 @@ fn one_of(mut tests: Vec<Matcher>) -> Matcher {
 fn on_screen(until: &Until) -> Matcher {
     Matcher::new(match until {
         Until::Exit => Test::ProcessExited,
+        Until::Success => Test::Success,
         Until::Stable(min_ms) => Test::ScreenStable(ScreenStable { min_ms: *min_ms }),
-        Until::State(name) => Test::State(OneOrMany::One(name.clone())),
+        Until::State(state) => Test::State(OneOrMany::One(state.word().to_owned())),
         Until::Text(pattern) => Test::ScreenRegex(pattern.clone()),
     })
 }
@@ -104,6 +120,7 @@ fn describe(found: &Match) -> String {
         }
         Found::ProcessExited { exit: Some(exit) } => format!("exited: {exit}"),
         Found::ProcessExited { exit: None } => "exited".to_owned(),
+        Found::Success => "succeeded".to_owned(),
         Found::ScreenStable { min_ms } => format!("stable for {min_ms} ms"),
         Found::State { state } => state.clone(),
         _ => "matched".to_owned(),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
 use greenroom_engine::SessionHandle;
@@ -34,6 +34,39 @@ const OF_ANOTHER_TERMINAL: [&str; 16] = [
     "VTE_VERSION",
     "WINDOWID",
 ];
+
+/// Refuses what no program can be given: a NUL in a text, a variable without a name.
+pub fn check(params: &CreateParams) -> Result<(), Fault> {
+    let words = params.program.iter().chain(&params.args).chain(params.command.iter().flatten());
+    for (what, mut texts) in [
+        ("the command", Box::new(words) as Box<dyn Iterator<Item = &String>>),
+        ("cwd", Box::new(params.cwd.iter())),
+        ("raw_transcript_path", Box::new(params.raw_transcript_path.iter())),
+    ] {
+        if texts.any(|text| text.contains('\0')) {
+            return Err(fault::invalid(format!("{what} holds a NUL character")));
+        }
+    }
+    if params.raw_transcript_path.as_deref() == Some("") {
+        return Err(fault::invalid("raw_transcript_path is empty"));
+    }
+    check_variables("env", &params.env)?;
+    params.inherit_env.iter().try_for_each(|env| check_variables("inherit_env", env))
+}
+
+/// The same of variables.
+pub fn check_variables(what: &str, env: &BTreeMap<String, String>) -> Result<(), Fault> {
+    for (name, value) in env {
+        if name.is_empty() {
+            return Err(fault::invalid(format!("{what} has a variable without a name")));
+        }
+        if name.contains('\0') || value.contains('\0') {
+            let name = name.escape_debug();
+            return Err(fault::invalid(format!("{what}: {name} holds a NUL character")));
+        }
+    }
+    Ok(())
+}
 
 /// The environment a new session inherits. The caller's own variables and those of plugins come on top.
 pub fn of(host: &Host, params: &CreateParams) -> BTreeMap<OsString, OsString> {
@@ -85,8 +118,23 @@ pub fn copy_of_output(params: &CreateParams) -> Result<Option<Copy>, Fault> {
         Ok(file) => Ok(Some(Copy { file })),
         Err(error) => {
             let message = format!("cannot copy the output to {path}: {error}");
-            Err(Fault::new(FaultKind::Disk, message))
+            Err(Fault::new(unopened(error.kind()), message))
         }
+    }
+}
+
+/// Whose fault it is that a file cannot be opened.
+fn unopened(error: io::ErrorKind) -> FaultKind {
+    use io::ErrorKind as Kind;
+    match error {
+        Kind::AlreadyExists => FaultKind::Conflict,
+        Kind::NotFound
+        | Kind::NotADirectory
+        | Kind::IsADirectory
+        | Kind::PermissionDenied
+        | Kind::InvalidFilename
+        | Kind::InvalidInput => FaultKind::InvalidParams,
+        _ => FaultKind::Disk,
     }
 }
 
