@@ -311,6 +311,8 @@ impl Engine {
         self.govern(&egress, &record)?;
         let held = self.parts.processes.spawn(id, spec).await?;
         let pid = held.pid;
+        // What was asked for a while ago runs since now; its recording begins here.
+        record.created = SystemTime::now();
         record.state = RecordState::Running { pid };
         let opened = self.open(&record, held);
         let (master, journal) = match opened {
