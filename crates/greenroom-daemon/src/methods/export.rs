@@ -166,8 +166,9 @@ impl Casting {
         }
         let event = match item {
             // The screen at the start of an empty recording says nothing.
-            Item::Keyframe { seq, .. } if seq.0 > 0 => {
-                self.writer.output(at, bytes.unwrap_or_default(), &mut self.out);
+            Item::Keyframe { seq, size, .. } if seq.0 > 0 => {
+                let picture = Screen::restore(size, bytes.unwrap_or_default()).viewer_keyframe();
+                self.writer.output(at, &picture, &mut self.out);
                 None
             }
             Item::Resize { size, .. } if seq.0 > 0 || *passed > 2 => {
