@@ -12,7 +12,7 @@ use crate::egress::{Egress, Filters, LineFilter, Literals, Redaction};
 use crate::error::EngineError;
 use crate::events::{Event, Events, Fact};
 use crate::id::SessionId;
-use crate::journal::{Journal, Limits, Spiller};
+use crate::journal::{Glance, Journal, Limits, Spiller, glance};
 use crate::process::{ExitStatus, Held, ProcessError, Processes};
 use crate::session::actor::{Actor, Msg, Source};
 use crate::session::boot::{self, Boot};
@@ -161,7 +161,11 @@ impl Engine {
                 record.state = RecordState::Ended { pid, at: SystemTime::now(), status };
             }
             let egress = self.egress_again(&record);
-            let handle = self.start(record, boot, egress);
+            let dir = self.dir_of(record.id);
+            if let (Boot::Ended, RecordState::Ended { at, .. }) = (&boot, &record.state) {
+                self.parts.spiller.adopt_ended(dir.clone(), *at);
+            }
+            let handle = self.start(record, boot, egress, glance(&dir));
             save_soon(&handle);
             if let Some(status) = status {
                 let tx = handle.sender().clone();
@@ -246,12 +250,14 @@ impl Engine {
         handle.shared.closed();
         // The files first: on a full disk they are the room that forgetting the record needs.
         let dir = self.dir_of(id);
-        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir)).await;
+        let gone = dir.clone();
+        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(gone)).await;
         if let Ok(Err(source)) = removed
             && source.kind() != std::io::ErrorKind::NotFound
         {
             return Err(EngineError::RemoveFiles { id, source });
         }
+        self.parts.spiller.forget_ended(dir);
         self.parts.store.remove(id).await?;
         self.sessions().remove(&id);
         self.emit(id, Fact::Removed);
@@ -326,6 +332,8 @@ impl Engine {
         self.govern(&egress, &record)?;
         let held = self.parts.processes.spawn(id, spec).await?;
         let pid = held.pid;
+        // What was asked for a while ago runs since now; its recording begins here.
+        record.created = SystemTime::now();
         record.state = RecordState::Running { pid };
         let opened = self.open(&record, held);
         let (master, journal) = match opened {
@@ -343,6 +351,7 @@ impl Engine {
             record.clone(),
             Boot::New { source: Box::new(Source { master, journal }), view },
             egress,
+            None,
         );
         self.emit(id, Fact::Created { name: record.name.clone() });
         self.emit(id, Fact::Started { pid });
@@ -422,12 +431,22 @@ impl Engine {
         Egress::new(&self.parts.redaction, Literals::new(hidden.iter().map(Vec::as_slice)))
     }
 
-    fn start(&self, record: SessionRecord, boot: Boot, egress: Egress) -> SessionHandle {
+    /// `before` is what an earlier daemon left of its journal.
+    fn start(
+        &self,
+        record: SessionRecord,
+        boot: Boot,
+        egress: Egress,
+        before: Option<Glance>,
+    ) -> SessionHandle {
         let (tx, rx) = mpsc::channel(MAILBOX);
         let id = record.id;
         let dir = self.dir_of(id);
         let input = boot.master().map(Input::new);
         let shared = Arc::new(Shared::new(record, self.parts.clone(), input, tx, egress));
+        if let Some(before) = before {
+            shared.left(before);
+        }
         let handle = SessionHandle { shared: shared.clone() };
         handle.begin_answering();
         self.sessions().insert(id, handle.clone());
@@ -447,7 +466,9 @@ impl Engine {
             tracing::warn!(%error, "forgetting a session that did not start");
         }
         let dir = self.dir_of(id);
-        let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(dir)).await;
+        let gone = dir.clone();
+        let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(gone)).await;
+        self.parts.spiller.forget_ended(dir);
     }
 
     fn check_free(&self, name: &str, except: Option<SessionId>) -> Result<(), EngineError> {

@@ -20,6 +20,7 @@ pub struct SessionRecord {
     pub size: Size,
     pub labels: BTreeMap<String, String>,
     pub task: Option<String>,
+    /// When its program was started; before that, when it was asked for.
     pub created: SystemTime,
     /// Random word in the child's environment; finds strays of its tree.
     pub key: String,

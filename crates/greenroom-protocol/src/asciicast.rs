@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::api::screen::Size;
+use crate::time::Timestamp;
 
 /// Longest line to accept: far beyond what recorders write.
 pub const LINE_CAP: usize = 16 * 1024 * 1024;
@@ -33,6 +34,28 @@ pub struct Header {
     pub idle_time_limit: Option<f64>,
     /// Environment worth keeping.
     pub env: BTreeMap<String, String>,
+    /// What only our own recordings say.
+    pub origin: Option<Origin>,
+}
+
+/// What the format has no place for, in a member `greenroom` of the header.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The moment the times of all events count from, to the microsecond: `timestamp` has whole seconds.
+    pub started_at: String,
+    /// The program and its arguments, each as it was.
+    pub argv: Vec<String>,
+}
+
+impl Origin {
+    /// The moment that is so long after 1970.
+    pub fn new(start: Duration, argv: Vec<String>) -> Origin {
+        let ms = u64::try_from(start.as_millis()).unwrap_or(u64::MAX);
+        let text = Timestamp(ms).to_string();
+        let micros = start.subsec_micros() % 1000;
+        let started_at = format!("{}{micros:03}Z", text.trim_end_matches('Z'));
+        Origin { started_at, argv }
+    }
 }
 
 /// One thing that happened.
@@ -141,6 +164,8 @@ struct HeaderV3<'a> {
     title: Option<&'a str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     env: &'a BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    greenroom: Option<&'a Origin>,
 }
 
 #[derive(Serialize)]
@@ -186,6 +211,7 @@ impl Writer {
             command: header.command.as_deref(),
             title: header.title.as_deref(),
             env: &header.env,
+            greenroom: header.origin.as_ref(),
         };
         let mut line =
             serde_json::to_string(&out).expect("string keys and finite numbers are JSON");
@@ -291,6 +317,8 @@ struct HeaderIn {
     title: Option<String>,
     #[serde(default)]
     env: Option<BTreeMap<String, Value>>,
+    #[serde(default)]
+    greenroom: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -357,6 +385,8 @@ impl Reader {
             term: term.or_else(|| env.get("TERM").cloned()),
             idle_time_limit: header.idle_time_limit,
             env,
+            // Another program's member of that name is none of ours.
+            origin: header.greenroom.and_then(|value| serde_json::from_value(value).ok()),
         })
     }
 
@@ -402,6 +432,19 @@ mod tests {
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn the_start_is_exact_and_reads_back() {
+        let origin = Origin::new(Duration::new(1_504_467_315, 6_043_999), vec!["a b".to_owned()]);
+        assert_eq!(origin.started_at, "2017-09-03T19:35:15.006043Z");
+        let header = Header { origin: Some(origin), size: Size::new(80, 24), ..Header::default() };
+        let line = Writer::new().header(&header);
+        assert_eq!(read(&line), [Line::Header(header)]);
+        // What another program calls by that name is not taken for ours.
+        let foreign = line.replace("\"argv\"", "\"args\"");
+        let Line::Header(header) = &read(&foreign)[0] else { panic!("{foreign}") };
+        assert_eq!(header.origin, None);
     }
 
     #[test]

@@ -175,6 +175,9 @@ pub struct Evidence {
     /// How long the wait lasted.
     #[serde(default)]
     pub elapsed_ms: u64,
+    /// Bytes of output that filters had not answered for, and which therefore were not looked at.
+    #[serde(default)]
+    pub behind: u64,
 }
 
 impl Fault {
@@ -293,6 +296,7 @@ mod tests {
             nearest: Some("row 3".into()),
             sequence: 7,
             elapsed_ms: 30,
+            behind: 9,
         };
         let text = serde_json::to_string(&Fault::timeout("no match in 30 ms", &evidence)).unwrap();
         let fault: Fault = serde_json::from_str(&text).unwrap();

@@ -59,6 +59,11 @@ impl Screen {
         keyframe::write(&self.front)
     }
 
+    /// The same in ordinary sequences only, for terminals that are not ours: what those cannot say is left out.
+    pub fn viewer_keyframe(&self) -> Vec<u8> {
+        keyframe::write_public(&self.front)
+    }
+
     /// The same, with what is known of its parts.
     pub fn marked_keyframe(&self) -> Marked {
         keyframe::write_marked(&self.front)

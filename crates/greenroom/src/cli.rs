@@ -343,6 +343,9 @@ pub struct ReadArgs {
     /// At most this much of the output
     #[arg(long, value_name = "N")]
     pub max_bytes: Option<u64>,
+    /// For how long to wait for filters that are behind: 30s if left out
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -408,6 +411,9 @@ pub struct RecordArgs {
     /// Plain text instead of asciicast
     #[arg(long)]
     pub text: bool,
+    /// For how long to wait for filters that are behind; without it as long as they get on
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -424,6 +430,9 @@ pub struct ReplayArgs {
     /// Cut pauses down to this
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub idle_limit: Option<Duration>,
+    /// For how long to wait for filters that are behind; without it as long as they get on
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]

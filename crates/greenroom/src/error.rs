@@ -66,6 +66,13 @@ impl Failure {
         Failure { quiet, ..Failure::failed(format!("{attempt}: {}", plain(error))) }
     }
 
+    /// So many bytes of output are missing from the answer, because filters are slower than the program.
+    pub fn behind(message: impl Into<String>, bytes: u64) -> Failure {
+        let mut failure = Failure::new(FaultKind::Timeout, message);
+        failure.data.insert("behind".to_owned(), bytes.into());
+        failure
+    }
+
     /// Adds the one hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {

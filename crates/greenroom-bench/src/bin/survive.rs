@@ -145,6 +145,7 @@ async fn check_lines(client: &Client, session: &str) -> Result<u64> {
             format: api::screen::TranscriptFormat::Ansi,
             redact: true,
             redaction: None,
+            timeout_ms: None,
         };
         let page = tokio::time::timeout(PATIENCE, client.session_transcript(&params)).await;
         let page = page.with_context(|| format!("{session}: no transcript from {since} on"))??;

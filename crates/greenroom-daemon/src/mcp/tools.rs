@@ -314,8 +314,15 @@ async fn read(backend: &Arc<dyn Backend>, read: Read) -> Result<Told, Fault> {
             params["since"] = json!(since);
         }
         let mut value = backend.call("session.transcript", params).await?;
-        let text = cut(value["text"].as_str().unwrap_or_default(), TEXT_MAX).to_owned();
+        let mut text = cut(value["text"].as_str().unwrap_or_default(), TEXT_MAX).to_owned();
         value["text"] = json!(text);
+        if let Some(behind) = value["behind"].as_u64().filter(|behind| *behind > 0) {
+            // Whoever reads only the text must not take it for all there is.
+            let next = &value["next_seq"];
+            text.push_str(&format!(
+                "\n[{behind} more bytes are not filtered yet; read again since {next}]"
+            ));
+        }
         return Ok(Told { text: Some(text), value });
     }
     let params = json!({ "session": read.session, "format": "text" });

@@ -70,7 +70,7 @@ pub async fn until(backend: &Arc<dyn Backend>, wait: Wait) -> Result<Told, Fault
             let seen = fault.evidence().unwrap_or_default();
             let value = json!({
                 "matched": false, "why": "timeout", "sequence": seen.sequence, "elapsed_ms": seen.elapsed_ms,
-                "screen": cut(&seen.last_text, max), "nearest": seen.nearest,
+                "screen": cut(&seen.last_text, max), "nearest": seen.nearest, "behind": seen.behind,
             });
             Ok(Told { text: None, value })
         }

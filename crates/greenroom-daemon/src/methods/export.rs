@@ -1,14 +1,16 @@
 //! `session.export` and `session.replay`: the journal as a recording.
 //!
 //! An export comes in pages. Its cursor says where the last page stopped: the recording's start,
-//! the sequence number, how many things without length at that number were told already, and the
-//! time of the last line.
+//! the sequence number, how many things without length at that number were told already, the
+//! time of the last line, and where the output ended at the first page: a session that goes on printing
+//! does not make its recording endless. A page waits for filters that are behind, but not for ever.
 
 use std::fmt;
 use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
+use greenroom_engine::egress::Sink;
 use greenroom_engine::journal::Item;
 use greenroom_engine::session::{Recording, SessionInfo};
 use greenroom_engine::term::Screen;
@@ -17,10 +19,12 @@ use greenroom_engine::{EngineError, Seq};
 use greenroom_protocol::api::session::{
     ExportFormat, ExportParams, ExportResult, ReplayParams, ReplayResult,
 };
-use greenroom_protocol::asciicast::{Event, Header, Writer};
+use greenroom_protocol::asciicast::{Event, Header, Origin, Writer};
 use greenroom_protocol::{Fault, FaultKind};
+use tokio::time::Instant;
 
 use crate::convert;
+use crate::methods::redact;
 use crate::rpc::fault;
 use crate::rpc::router::Call;
 
@@ -36,11 +40,13 @@ struct Cursor {
     seq: u64,
     told: u64,
     last_us: u64,
+    until: u64,
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}.{}", self.start_ns, self.seq, self.told, self.last_us)
+        let Cursor { start_ns, seq, told, last_us, until } = self;
+        write!(f, "{start_ns}.{seq}.{told}.{last_us}.{until}")
     }
 }
 
@@ -50,8 +56,8 @@ impl FromStr for Cursor {
     fn from_str(text: &str) -> Result<Cursor, Fault> {
         let numbers: Option<Vec<u64>> = text.split('.').map(|part| part.parse().ok()).collect();
         match numbers.as_deref() {
-            Some([start_ns, seq, told, last_us]) => {
-                Ok(Cursor { start_ns: *start_ns, seq: *seq, told: *told, last_us: *last_us })
+            Some(&[start_ns, seq, told, last_us, until]) => {
+                Ok(Cursor { start_ns, seq, told, last_us, until })
             }
             _ => Err(fault::invalid("the cursor is not one of ours")),
         }
@@ -60,21 +66,38 @@ impl FromStr for Cursor {
 
 pub async fn export(call: Call, params: ExportParams) -> Result<ExportResult, Fault> {
     let handle = call.session(&params.session)?;
-    let cursor = params.cursor.as_deref().map(str::parse).transpose()?;
-    let max = params.max_bytes.unwrap_or(PAGE_BYTES).clamp(1, PAGE_MAX) as usize;
+    let cursor: Option<Cursor> = params.cursor.as_deref().map(str::parse).transpose()?;
+    let max = params.max_bytes.unwrap_or(PAGE_BYTES).clamp(1, PAGE_MAX);
+    let until = match cursor {
+        Some(cursor) => Seq(cursor.until),
+        None => handle.tail().await.map_err(fault::engine)?,
+    };
+    let wanted = until.min(Seq(cursor.unwrap_or_default().seq.saturating_add(max)));
+    let deadline = Instant::now() + redact::patience(params.timeout_ms);
+    let late = handle.caught_up(Sink::Recording, wanted, deadline).await > 0;
     let recording = handle.recording().await.map_err(fault::engine)?;
     let info = handle.info();
     let term = call.host.config.sessions.term.clone();
-    blocking(move || match params.format {
-        ExportFormat::AsciicastV3 => Casting::new(cursor, max).run(&recording, &info, &term),
-        ExportFormat::Text => text(&recording, cursor, max),
+    let mut page = blocking(move || {
+        let from = cursor.unwrap_or(Cursor { until: until.0, ..Cursor::default() });
+        match params.format {
+            ExportFormat::AsciicastV3 => {
+                Casting::new(cursor.is_none(), from, max as usize).run(&recording, &info, &term)
+            }
+            ExportFormat::Text => text(&recording, from, max as usize),
+        }
     })
-    .await
+    .await?;
+    if late && page.cursor.is_some() {
+        page.behind = handle.unanswered(Sink::Recording, until);
+    }
+    Ok(page)
 }
 
 /// One page of an asciicast.
 struct Casting {
-    cursor: Option<Cursor>,
+    first: bool,
+    from: Cursor,
     max: usize,
     writer: Writer,
     out: String,
@@ -84,13 +107,10 @@ struct Casting {
 }
 
 impl Casting {
-    fn new(cursor: Option<Cursor>, max: usize) -> Casting {
-        let writer = match &cursor {
-            Some(cursor) => Writer::resume(Duration::from_micros(cursor.last_us)),
-            None => Writer::new(),
-        };
-        let at = cursor.unwrap_or_default();
-        Casting { cursor, max, writer, out: String::new(), at, dropped: 0, full: false }
+    fn new(first: bool, from: Cursor, max: usize) -> Casting {
+        let writer = Writer::resume(Duration::from_micros(from.last_us));
+        let out = String::new();
+        Casting { first, from, max, writer, out, at: from, dropped: 0, full: false }
     }
 
     fn run(
@@ -99,16 +119,21 @@ impl Casting {
         info: &SessionInfo,
         term: &str,
     ) -> Result<ExportResult, EngineError> {
-        let mut header = self.cursor.is_none().then(|| header(info, term));
+        let mut header = self.first.then(|| header(info, term));
         let mut here = (self.at.seq, 0);
-        recording.replay(&mut |item, bytes| {
+        let withheld = recording.replay(&mut |item, bytes| {
             let (seq, time_ns) = place(&item);
-            if let (Some(header), Item::Keyframe { size, time_ns, .. }) = (&mut header, &item) {
-                header.size = convert::size(*size);
-                header.timestamp = Some(time_ns / 1_000_000_000);
+            if matches!(item, Item::Output { .. }) && seq.0 >= self.from.until {
+                return ControlFlow::Break(());
             }
-            if let Some(header) = header.take() {
+            if let (Some(header), Item::Keyframe { size, .. }) = (&mut header, &item) {
+                header.size = convert::size(*size);
+            }
+            if let Some(mut header) = header.take() {
                 self.at.start_ns = time_ns;
+                let start = Duration::from_nanos(time_ns);
+                header.timestamp = Some(start.as_secs());
+                header.origin = Some(Origin::new(start, words(info)));
                 self.out.push_str(&self.writer.header(&header));
             }
             if seq.0 != here.0 {
@@ -122,8 +147,9 @@ impl Casting {
         }
         self.at.seq -= self.writer.kept_back() as u64;
         self.at.last_us = u64::try_from(self.writer.last().as_micros()).unwrap_or(u64::MAX);
-        let cursor = self.full.then(|| self.at.to_string());
-        Ok(ExportResult { data: self.out, cursor, dropped: self.dropped })
+        let more = self.full || (withheld && self.at.seq < self.at.until);
+        let cursor = more.then(|| self.at.to_string());
+        Ok(ExportResult { data: self.out, cursor, dropped: self.dropped, behind: 0 })
     }
 
     /// `passed` counts the things without length at this sequence number.
@@ -134,17 +160,15 @@ impl Casting {
             return self.output(seq, at, bytes.unwrap_or_default());
         }
         *passed += 1;
-        let told_before = match &self.cursor {
-            Some(cursor) => seq.0 < cursor.seq || (seq.0 == cursor.seq && *passed <= cursor.told),
-            None => false,
-        };
-        if told_before {
+        let Cursor { seq: from, told, .. } = self.from;
+        if !self.first && (seq.0 < from || (seq.0 == from && *passed <= told)) {
             return;
         }
         let event = match item {
             // The screen at the start of an empty recording says nothing.
-            Item::Keyframe { seq, .. } if seq.0 > 0 => {
-                self.writer.output(at, bytes.unwrap_or_default(), &mut self.out);
+            Item::Keyframe { seq, size, .. } if seq.0 > 0 => {
+                let picture = Screen::restore(size, bytes.unwrap_or_default()).viewer_keyframe();
+                self.writer.output(at, &picture, &mut self.out);
                 None
             }
             Item::Resize { size, .. } if seq.0 > 0 || *passed > 2 => {
@@ -170,7 +194,7 @@ impl Casting {
 
     fn output(&mut self, seq: Seq, at: Duration, bytes: &[u8]) {
         let end = seq.0 + bytes.len() as u64;
-        let from = self.cursor.map_or(0, |cursor| cursor.seq);
+        let from = self.from.seq;
         if end <= from {
             return;
         }
@@ -186,17 +210,25 @@ impl Casting {
 }
 
 fn header(info: &SessionInfo, term: &str) -> Header {
-    let words: Vec<String> =
-        info.record.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let created = info.record.created.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let start = info.record.created.duration_since(UNIX_EPOCH).unwrap_or_default();
     Header {
         size: convert::size(info.record.size),
-        timestamp: Some(created.as_secs()),
-        command: Some(words.join(" ")),
+        timestamp: Some(start.as_secs()),
+        command: Some(quoted(&words(info))),
         title: info.title.as_ref().map(|title| title.get().clone()),
         term: Some(term.to_owned()),
         ..Header::default()
     }
+}
+
+fn words(info: &SessionInfo) -> Vec<String> {
+    info.record.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// As a shell would read it back. A word with a NUL byte was never started.
+fn quoted(words: &[String]) -> String {
+    let quote = |word: &String| shlex::try_quote(word).unwrap_or_default().into_owned();
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
 /// Where an item is, and when it was. A gap has no time of its own.
@@ -215,19 +247,20 @@ fn place(item: &Item<'_>) -> (Seq, u64) {
 }
 
 /// Output without escape sequences. Pages end at line ends, where no sequence is open.
-fn text(
-    recording: &Recording,
-    cursor: Option<Cursor>,
-    max: usize,
-) -> Result<ExportResult, EngineError> {
-    let from = cursor.unwrap_or_default().seq;
+fn text(recording: &Recording, cursor: Cursor, max: usize) -> Result<ExportResult, EngineError> {
+    let Cursor { seq: from, until, .. } = cursor;
     let mut plain = Plain::new();
     let mut data = String::new();
     let mut end = from;
     let mut dropped = 0;
     let mut full = false;
-    recording.replay(&mut |item, bytes| {
+    // The last line end, in the text and in the output.
+    let mut line_end = (0, from);
+    let withheld = recording.replay(&mut |item, bytes| {
         match (item, bytes) {
+            (Item::Output { seq, .. }, Some(_)) if seq.0 >= until => {
+                return ControlFlow::Break(());
+            }
             (Item::Output { seq, bytes: raw, .. }, Some(bytes)) => {
                 let skip = usize::try_from(from.saturating_sub(seq.0)).unwrap_or(usize::MAX);
                 let bytes = bytes.into_inner().get(skip..).unwrap_or_default();
@@ -236,19 +269,35 @@ fn text(
                     .then(|| bytes[room..].iter().position(|byte| *byte == b'\n'))
                     .flatten()
                     .map(|line| room + line + 1);
-                plain.feed(&bytes[..stop.unwrap_or(bytes.len())], &mut data);
+                let taken = &bytes[..stop.unwrap_or(bytes.len())];
+                let lines = taken.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                plain.feed(&taken[..lines], &mut data);
+                if lines > 0 {
+                    line_end = (data.len(), seq.0 + (skip + lines) as u64);
+                }
+                plain.feed(&taken[lines..], &mut data);
                 full = stop.is_some();
                 if skip < raw.len() {
                     end = seq.0 + (skip + stop.unwrap_or(bytes.len())) as u64;
                 }
             }
-            (Item::Gap { from, to }, _) => dropped += to.since(from),
+            (Item::Gap { from: first, to }, _) if to.0 > from => {
+                dropped += to.since(first.max(Seq(from)));
+                end = end.max(to.0);
+                line_end = (data.len(), end);
+            }
             _ => {}
         }
         if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    let cursor = full.then(|| Cursor { seq: end, ..Cursor::default() }.to_string());
-    Ok(ExportResult { data, cursor, dropped })
+    let more = full || (withheld && end < until);
+    if more && !full {
+        // Where filters stopped for now a sequence may be open.
+        data.truncate(line_end.0);
+        end = line_end.1;
+    }
+    let cursor = more.then(|| Cursor { seq: end, until, ..Cursor::default() }.to_string());
+    Ok(ExportResult { data, cursor, dropped, behind: 0 })
 }
 
 pub async fn replay(call: Call, params: ReplayParams) -> Result<ReplayResult, Fault> {
@@ -256,17 +305,26 @@ pub async fn replay(call: Call, params: ReplayParams) -> Result<ReplayResult, Fa
     if params.at_ms.is_some() && params.at_seq.is_some() {
         return Err(fault::invalid("at_ms and at_seq cannot be given together"));
     }
+    let tail = handle.tail().await.map_err(fault::engine)?;
+    let wanted = params.at_seq.map_or(tail, |at| tail.min(Seq(at)));
+    let patience = redact::patience(params.timeout_ms);
+    let behind = handle.caught_up(Sink::Recording, wanted, Instant::now() + patience).await;
     let recording = handle.recording().await.map_err(fault::engine)?;
     let size = handle.info().record.size;
-    blocking(move || {
+    let (found, arrived) = blocking(move || {
         let mut seeking = Seeking::start(size, &params);
         recording.replay(&mut |item, bytes| {
             seeking.item(&item, bytes.map(|bytes| bytes.into_inner()));
             ControlFlow::Continue(())
         })?;
-        Ok(seeking.result(&recording))
+        let arrived = seeking.arrived;
+        Ok((seeking.result(&recording), arrived))
     })
-    .await
+    .await?;
+    if behind > 0 && !arrived {
+        return Err(fault::behind("that moment of the recording", patience, behind));
+    }
+    Ok(found)
 }
 
 /// A screen on its way to a moment of the past.
@@ -357,9 +415,9 @@ mod tests {
 
     #[test]
     fn cursors_read_back_as_written() {
-        let cursor = Cursor { start_ns: 1, seq: 2, told: 3, last_us: 4 };
+        let cursor = Cursor { start_ns: 1, seq: 2, told: 3, last_us: 4, until: 5 };
         assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
-        for wrong in ["", "1.2.3", "1.2.3.x", "1.2.3.4.5", "-1.2.3.4"] {
+        for wrong in ["", "1.2.3.4", "1.2.3.4.x", "1.2.3.4.5.6", "-1.2.3.4.5"] {
             assert!(wrong.parse::<Cursor>().is_err(), "{wrong}");
         }
     }

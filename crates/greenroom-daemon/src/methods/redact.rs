@@ -1,8 +1,10 @@
 //! Who may see what is masked, and `redact.test`: what the rules find in a text.
 
+use std::time::Duration;
+
 use greenroom_engine::egress::{Egress, Extra, Literals, Raw, Rules, Sight, Sink, spot};
 use greenroom_protocol::api::redact::{Finding, RedactTestParams, RedactTestResult};
-use greenroom_protocol::api::screen::Redaction;
+use greenroom_protocol::api::screen::{PATIENCE_MAX_MS, PATIENCE_MS, Redaction};
 use greenroom_protocol::methods::Scope;
 use greenroom_protocol::{Fault, FaultKind};
 
@@ -22,6 +24,11 @@ pub fn sight(call: &Call, redact: bool, how: Option<&Redaction>) -> Result<Sight
         );
     }
     Ok(Sight::Bare)
+}
+
+/// How long this caller waits for filters that are behind.
+pub fn patience(timeout_ms: Option<u64>) -> Duration {
+    Duration::from_millis(timeout_ms.unwrap_or(PATIENCE_MS).min(PATIENCE_MAX_MS))
 }
 
 /// What this caller wants hidden besides. A mask is as wide as what it hides, so another text in its place is refused

@@ -5,11 +5,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use greenroom_engine::egress::{Extra, Filtered, Sight};
 use greenroom_engine::session::{Change, SCROLLBACK_LINES};
 use greenroom_engine::term::Frame;
-use greenroom_engine::{Seq, SessionHandle, SessionId};
+use greenroom_engine::{EngineError, Seq, SessionHandle, SessionId};
 use greenroom_protocol::Fault;
 use greenroom_protocol::api::screen::{
     Scrollback, ScrollbackParams, Snapshot, SnapshotFormat, SnapshotParams,
@@ -84,10 +85,11 @@ pub async fn snapshot(call: Call, params: SnapshotParams) -> Result<Body, Fault>
         && params.region.is_none()
         && params.scrollback.is_none()
         && params.since.is_none();
+    let patience = redact::patience(params.timeout_ms);
     if plain && params.format == SnapshotFormat::Text {
-        return text(&call, &handle).await;
+        return text(&call, &handle, patience).await;
     }
-    let (frame, seq) = handle.frame_as(sight).await.map_err(fault::engine)?;
+    let (frame, seq) = in_time(patience, handle.frame_as(sight)).await?;
     let frame = extra.frame(frame);
     let mut shot = convert::screen::snapshot(&frame, seq, params.format, params.region);
     // Frames of one sight must not be compared with, or kept for, those of another.
@@ -99,18 +101,29 @@ pub async fn snapshot(call: Call, params: SnapshotParams) -> Result<Body, Fault>
         call.host.screens.keep_frame(handle.id(), seq, &frame);
     }
     if let Some(wanted) = params.scrollback {
-        shot.scrollback = Some(scrollback(&handle, (sight, &extra), wanted).await?);
+        shot.scrollback = Some(scrollback(&handle, (sight, &extra), wanted, patience).await?);
     }
     Body::of(&shot)
 }
 
-async fn text(call: &Call, handle: &SessionHandle) -> Result<Body, Fault> {
+/// A picture is what filters leave of it, and they may be slow.
+async fn in_time<T>(
+    patience: Duration,
+    picture: impl Future<Output = Result<T, EngineError>>,
+) -> Result<T, Fault> {
+    match tokio::time::timeout(patience, picture).await {
+        Ok(picture) => picture.map_err(fault::engine),
+        Err(_) => Err(fault::behind("the screen", patience, 0)),
+    }
+}
+
+async fn text(call: &Call, handle: &SessionHandle, patience: Duration) -> Result<Body, Fault> {
     // Read before the frame is: a change in between makes the text look old, never new.
     let change = handle.change();
     if let Some(body) = call.host.screens.text(handle.id(), change) {
         return Ok(body);
     }
-    let (frame, seq) = handle.frame().await.map_err(fault::engine)?;
+    let (frame, seq) = in_time(patience, handle.frame()).await?;
     let shot = convert::screen::snapshot(&frame, seq, SnapshotFormat::Text, None);
     let body = Body::of(&shot)?;
     let text = Text { seq, visible_at: change.visible_at, body: body.clone() };
@@ -144,9 +157,9 @@ async fn scrollback(
     handle: &SessionHandle,
     (sight, extra): (Sight, &Extra),
     wanted: ScrollbackParams,
+    patience: Duration,
 ) -> Result<Scrollback, Fault> {
-    let (rows, total) =
-        handle.scrollback(sight, 0, SCROLLBACK_LINES).await.map_err(fault::engine)?;
+    let (rows, total) = in_time(patience, handle.scrollback(sight, 0, SCROLLBACK_LINES)).await?;
     let rows = extra.rows(rows, handle.info().record.size.cols());
     let count = wanted.count.min(ScrollbackParams::COUNT_MAX) as usize;
     let skip = usize::try_from(wanted.from).unwrap_or(usize::MAX);

@@ -1,10 +1,12 @@
 //! `session.transcript`: output from a point on, as text or bytes.
 
 use greenroom_engine::Seq;
+use greenroom_engine::egress::{Sight, Sink};
 use greenroom_engine::transcript::plain;
 use greenroom_protocol::Fault;
 use greenroom_protocol::api::Base64;
 use greenroom_protocol::api::screen::{TranscriptFormat, TranscriptParams, TranscriptResult};
+use tokio::time::Instant;
 
 use crate::methods::redact;
 use crate::rpc::fault;
@@ -22,7 +24,19 @@ pub async fn transcript(call: Call, params: TranscriptParams) -> Result<Transcri
         return Err(fault::invalid("max_bytes must be at least 1"));
     }
     let max = max.min(TranscriptParams::MAX_BYTES);
-    let since = params.since.unwrap_or_else(|| handle.change().seq.0.saturating_sub(max));
+    let tail = handle.tail().await.map_err(fault::engine)?;
+    let since = params.since.unwrap_or_else(|| tail.0.saturating_sub(max));
+    let behind = match sight {
+        Sight::Masked => {
+            let wanted = tail.min(Seq(since.saturating_add(max)));
+            let deadline = Instant::now() + redact::patience(params.timeout_ms);
+            match handle.caught_up(Sink::Transcript, wanted, deadline).await {
+                0 => 0,
+                _ => handle.unanswered(Sink::Transcript, tail),
+            }
+        }
+        Sight::Bare => 0,
+    };
     // Room for a whole character even when the page is tiny.
     let max = (max as usize).max(CUT_MAX + 1);
     let page = handle.output_as(sight, Seq(since), max).await.map_err(fault::engine)?;
@@ -41,9 +55,10 @@ pub async fn transcript(call: Call, params: TranscriptParams) -> Result<Transcri
         data,
         seq: page.from.0,
         next_seq: next,
-        has_more: next < page.tail.0,
+        has_more: next < page.tail.0 || behind > 0,
         // Without a point to start from nothing was asked for that is missing.
         dropped: if params.since.is_some() { page.dropped } else { 0 },
+        behind,
     })
 }
 

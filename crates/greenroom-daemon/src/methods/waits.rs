@@ -149,7 +149,8 @@ fn result(
     let change = handle.change();
     let snapshot = params
         .snapshot_format()
-        .map(|format| convert::screen::snapshot(&matched.frame, matched.seq, format, None));
+        .zip(matched.frame)
+        .map(|(format, frame)| convert::screen::snapshot(&frame, matched.seq, format, None));
     let stable = tokio::time::Instant::now().saturating_duration_since(change.visible_at);
     WaitResult {
         matched: true,

@@ -113,6 +113,7 @@ pub fn wait(error: WaitError, elapsed_ms: u64) -> Fault {
                 nearest: seen.nearest.map(|line| line.into_inner()),
                 sequence: seen.seq.0,
                 elapsed_ms,
+                behind: seen.behind,
             };
             Fault::timeout(message, &evidence)
         }
@@ -122,6 +123,20 @@ pub fn wait(error: WaitError, elapsed_ms: u64) -> Fault {
         WaitError::Engine(error) => engine(error),
         WaitError::Matcher(error) => convert::matcher::refused(&error),
     }
+}
+
+/// A reader did not get what it asked for in time, because filters of plugins are slower than the program.
+pub fn behind(what: &str, within: std::time::Duration, behind: u64) -> Fault {
+    let within = within.as_millis();
+    let message = match behind {
+        0 => format!("filters did not answer for {what} within {within} ms"),
+        _ => {
+            format!("filters did not answer for {what} within {within} ms: {behind} bytes to go")
+        }
+    };
+    Fault::new(FaultKind::Timeout, message)
+        .with("behind", behind)
+        .hint("try again, or see how slow they are with greenroom plugin stats")
 }
 
 /// A parameter that decodes and still makes no sense.

@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom_engine::egress::Sight;
+use greenroom_engine::egress::{Sight, Sink};
 use greenroom_engine::process::ExitStatus;
 use greenroom_engine::store::RecordState;
 use greenroom_engine::transcript::plain;
 use greenroom_engine::wait::{Matcher, WaitError, WaitFor};
-use greenroom_engine::{Seq, SessionHandle};
+use greenroom_engine::{EngineError, Seq, SessionHandle};
 use greenroom_plugins::spec::EndedHow;
 use greenroom_protocol::FaultKind;
 use greenroom_protocol::api::session::CreateParams;
@@ -30,6 +30,7 @@ use super::{sessions, typing};
 use crate::chains;
 use crate::convert;
 use crate::host::Host;
+use crate::methods::redact;
 
 /// One wait lasts at most this long; it is begun again until the session ends.
 const WAIT_AGAIN: Duration = Duration::from_secs(3600);
@@ -315,8 +316,20 @@ impl Try {
 
     async fn keep_answer(&self, handle: &SessionHandle, since: Option<Seq>, ending: &mut Ending) {
         let from = since.unwrap_or(Seq(0));
-        let printed = match handle.output(from, 4 * dialogue::ANSWER_MAX).await {
-            Ok(page) => plain(page.bytes.get()),
+        let printed = async {
+            // What filters have not answered for is not heard, so they get some time.
+            let tail = handle.tail().await?;
+            let deadline = tokio::time::Instant::now() + redact::patience(None);
+            let behind = handle.caught_up(Sink::Transcript, tail, deadline).await;
+            let page = handle.output(from, 4 * dialogue::ANSWER_MAX).await?;
+            Ok::<_, EngineError>((page, behind))
+        };
+        let printed = match printed.await {
+            Ok((page, 0)) => plain(page.bytes.get()),
+            Ok((_, behind)) => {
+                *ending = failed(&format!("filters did not answer for {behind} bytes it said"));
+                return;
+            }
             Err(error) => {
                 *ending = failed(&format!("cannot read what it said: {error}"));
                 return;

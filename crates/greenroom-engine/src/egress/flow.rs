@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom_term::{Frame, Marked, Size};
+use greenroom_term::{Frame, Marked, Screen, Size};
 use tokio::time::Instant;
 
 use crate::egress::redactor::{Redactor, mask_last};
@@ -73,7 +73,8 @@ impl Flow {
     pub fn keyframe(&mut self, seq: Seq, Raw(picture): Raw<Picture>) -> Filtered<Vec<u8>> {
         if self.redactor.is_none() {
             return Filtered(match picture.shown {
-                Shown::Keyframe(keyframe) => keyframe.bytes,
+                Shown::Bare(bytes) => bytes,
+                Shown::Keyframe(keyframe, size) => for_viewers(size, &keyframe.bytes),
                 Shown::Grid { frame, window } => paint::letterbox(&frame, window),
             });
         }
@@ -82,7 +83,11 @@ impl Flow {
         }
         self.from = seq;
         match picture.shown {
-            Shown::Keyframe(keyframe) => self.masked(keyframe),
+            // Nobody makes one for a follower who is filtered.
+            Shown::Bare(_) => Filtered(Vec::new()),
+            Shown::Keyframe(keyframe, size) => {
+                self.masked(keyframe).map(|bytes| for_viewers(size, &bytes))
+            }
             Shown::Grid { frame, window } => self
                 .egress
                 .frame(Sink::AttachRemote, Raw(frame))
@@ -136,6 +141,11 @@ impl Flow {
     }
 }
 
+/// A keyframe of ours as other terminals understand it.
+pub(crate) fn for_viewers(size: Size, keyframe: &[u8]) -> Vec<u8> {
+    Screen::restore(size, keyframe).viewer_keyframe()
+}
+
 /// A screen, and what is needed to go on from it.
 pub(crate) struct Picture {
     pub shown: Shown,
@@ -144,24 +154,20 @@ pub(crate) struct Picture {
 }
 
 pub(crate) enum Shown {
-    /// For a viewer with a window of the session's size.
-    Keyframe(Marked),
+    /// For a viewer with a window of the session's size who sees everything: fit for its terminal.
+    Bare(Vec<u8>),
+    /// For one who does not: to be masked first.
+    Keyframe(Marked, Size),
     /// To be painted into a window.
     Grid { frame: Arc<Frame>, window: Size },
-}
-
-impl Shown {
-    /// For a viewer who sees everything.
-    pub fn bare(bytes: Vec<u8>) -> Shown {
-        Shown::Keyframe(Marked { bytes, ..Marked::default() })
-    }
 }
 
 impl Picture {
     /// About how many bytes it takes.
     pub fn weight(&self) -> usize {
         let shown = match &self.shown {
-            Shown::Keyframe(keyframe) => keyframe.bytes.len(),
+            Shown::Bare(bytes) => bytes.len(),
+            Shown::Keyframe(keyframe, _) => keyframe.bytes.len(),
             Shown::Grid { frame, .. } => {
                 usize::from(frame.size.cols()) * usize::from(frame.size.rows())
             }

@@ -109,6 +109,11 @@ impl Ledger {
         self.answered.subscribe()
     }
 
+    /// Whoever waits for answers looks again: somebody else gives them now, or nobody.
+    pub fn wake(&self) {
+        self.answered.send_modify(|_| {});
+    }
+
     /// Enters what was answered about the output up to `to`. On disk before anybody sees it.
     pub fn enter(&self, edits: Vec<(Seq, Seq, Edit)>, to: Seq) -> io::Result<()> {
         let mut book = self.book();

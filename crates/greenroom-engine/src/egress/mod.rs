@@ -346,6 +346,7 @@ impl Egress {
         {
             task.abort();
         }
+        governed.ledger.wake();
         governed
     }
 

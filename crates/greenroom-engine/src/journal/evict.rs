@@ -43,6 +43,8 @@ impl Evictor {
                 let segments = listing.segments.into();
                 self.ended.insert(dir, Ended { segments, at });
             }
+            // Removed meanwhile.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => tracing::warn!(%error, dir = %dir.display(), "cannot count the journal"),
         }
     }

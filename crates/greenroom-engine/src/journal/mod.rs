@@ -39,6 +39,7 @@
 mod error;
 mod evict;
 mod files;
+mod glance;
 mod intake;
 mod limits;
 mod note;
@@ -74,6 +75,7 @@ use ring::{MAGIC, Ring, VERSION, Word};
 use shared::{Roll, Session, Shared, lock};
 
 pub use error::JournalError;
+pub use glance::{Glance, glance};
 pub use intake::probe_splice;
 pub use limits::{
     Budget, DATA_BYTES, KEYFRAME_BYTES as KEYFRAME_MAX, Limits, MARK_BYTES, PIPE_BYTES, RING_BYTES,

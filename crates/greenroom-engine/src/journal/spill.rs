@@ -70,7 +70,7 @@ struct Queue {
     retry: Vec<(Instant, Arc<Session>)>,
     sessions: HashMap<u64, Arc<Session>>,
     closing_since: HashMap<u64, Instant>,
-    /// Directories of ended sessions to count in, or (false) to forget.
+    /// Directories of ended sessions to count in, or (`None`) to forget.
     ended: VecDeque<(PathBuf, Option<SystemTime>)>,
     stop: bool,
 }
@@ -275,7 +275,13 @@ impl Worker {
         loop {
             match self.next_job() {
                 Job::Spill(session) => self.turn(&session),
-                Job::Ended(dir, Some(ended)) => self.evictor.adopt(dir, ended),
+                Job::Ended(dir, Some(ended)) => {
+                    self.evictor.adopt(dir, ended);
+                    // Many come at once when a daemon takes over: the last of them settles the account.
+                    if lock(&self.inner.queue).ended.is_empty() {
+                        self.evict();
+                    }
+                }
                 Job::Ended(dir, None) => self.evictor.forget(&dir),
                 Job::Stop => return,
             }

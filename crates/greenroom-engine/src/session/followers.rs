@@ -92,8 +92,8 @@ impl Actor {
                 } else {
                     // Only a filter wants to know more.
                     match self.subscribers[index].filtered {
-                        true => Shown::Keyframe(self.view.marked_keyframe()),
-                        false => Shown::bare(self.view.keyframe()),
+                        true => Shown::Keyframe(self.view.marked_keyframe(), session_size),
+                        false => Shown::Bare(self.view.viewer_keyframe()),
                     }
                 };
                 let picture = Picture { shown, before };

@@ -20,9 +20,15 @@ use crate::events::Fact;
 use crate::id::Seq;
 use crate::session::{Page, SessionHandle};
 
-/// Lines of one question, and their text.
+/// Lines of one question, and their text. A filter that is quick is asked about more and more at once; one that is
+/// slow about fewer, so that what it has answered for can be shown meanwhile.
+const BATCH_FIRST: usize = 16;
 const BATCH_LINES: usize = 256;
 const BATCH_BYTES: usize = 64 * 1024;
+
+/// An answer within this is quick, one after that is slow.
+const QUICK: Duration = Duration::from_millis(200);
+const SLOW: Duration = Duration::from_secs(1);
 
 /// Questions under way.
 const IN_FLIGHT: usize = 4;
@@ -75,6 +81,7 @@ struct Flight {
     lines: Vec<Placed>,
     /// Everything before this is answered with them.
     upto: Seq,
+    asked_at: Instant,
 }
 
 struct Worker {
@@ -83,6 +90,8 @@ struct Worker {
     read: Seq,
     lines: Assembler,
     flights: VecDeque<Flight>,
+    /// Lines of the next question.
+    batch: usize,
     /// When a line without an end is asked about.
     partial_at: Option<Instant>,
 }
@@ -91,7 +100,8 @@ impl Worker {
     fn new(handle: SessionHandle, governed: Arc<Governed>) -> Worker {
         let read = governed.ledger().answered();
         let lines = Assembler::new(read);
-        Worker { handle, governed, read, lines, flights: VecDeque::new(), partial_at: None }
+        let (flights, batch) = (VecDeque::new(), BATCH_FIRST);
+        Worker { handle, governed, read, lines, flights, batch, partial_at: None }
     }
 
     async fn run(mut self) {
@@ -192,7 +202,7 @@ impl Worker {
 
     fn launch(&mut self) {
         while self.flights.len() < IN_FLIGHT && self.lines.has_lines() {
-            let mut lines = self.lines.take(BATCH_LINES);
+            let mut lines = self.lines.take(self.batch);
             let mut bytes = 0;
             let fits = lines.iter().take_while(|placed| {
                 bytes += placed.line.text.len();
@@ -210,7 +220,7 @@ impl Worker {
             });
             let asked: Vec<Line> = asked.collect();
             let task = tokio::spawn(async move { filter.filter(id, &asked).await });
-            self.flights.push_back(Flight { task, lines, upto });
+            self.flights.push_back(Flight { task, lines, upto, asked_at: Instant::now() });
         }
         if self.flights.is_empty() && !self.lines.has_lines() && !self.lines.has_partial() {
             // Only sequences: nothing to ask about.
@@ -221,6 +231,11 @@ impl Worker {
     /// The first question has its answer; a filter that broke down gave none, and masks are what is left.
     fn answered(&mut self, mut verdicts: Vec<Verdict>) {
         let Some(flight) = self.flights.pop_front() else { return };
+        match flight.asked_at.elapsed() {
+            took if took < QUICK => self.batch = (self.batch * 2).min(BATCH_LINES),
+            took if took > SLOW => self.batch = (self.batch / 2).max(1),
+            _ => {}
+        }
         verdicts.resize(flight.lines.len(), Verdict::Mask);
         let mut edits = Vec::new();
         for (placed, verdict) in flight.lines.into_iter().zip(verdicts) {

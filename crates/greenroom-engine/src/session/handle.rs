@@ -108,12 +108,21 @@ impl SessionHandle {
 
     /// The same, as much of it as the caller may see.
     pub async fn frame_as(&self, sight: Sight) -> Result<(Filtered<Arc<Frame>>, Seq), EngineError> {
+        self.frame_again(sight, &mut Known::default()).await
+    }
+
+    /// The same for somebody who looks again and again: filters are asked only about rows that are not `known`.
+    pub(crate) async fn frame_again(
+        &self,
+        sight: Sight,
+        known: &mut Known,
+    ) -> Result<(Filtered<Arc<Frame>>, Seq), EngineError> {
         let (frame, seq) = self.ask(|reply| Msg::Frame { reply }).await?;
         let frame = Raw::new(frame);
         let frame = match sight {
             Sight::Masked => {
                 let frame = self.egress().frame(Sink::Snapshot, frame);
-                let (place, known) = ((self.id(), seq), &mut Known::default());
+                let place = (self.id(), seq);
                 self.egress().governed_frame(Sink::Snapshot, place, frame, known).await
             }
             Sight::Bare => self.egress().bare(frame),

@@ -8,6 +8,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::egress::{
     Applying, EXPIRE, Egress, Filtered, Governed, LOOK_AHEAD, LOOK_BACK, PAUSE, Raw, Redactor,
     Sight, Sink,
@@ -97,10 +99,40 @@ impl SessionHandle {
 
     /// Until more of the output may be shown than up to `beyond`, or nobody decides about that.
     pub async fn answered_beyond(&self, beyond: Seq) {
-        let Some(governed) = self.egress().governed() else { return };
-        if governed.has_filter() {
+        self.answers(|governed| !governed.has_filter() || governed.ledger().answered() > beyond)
+            .await;
+    }
+
+    /// Where the output ends now. Wakes a session that ended under an earlier daemon.
+    pub async fn tail(&self) -> Result<Seq, EngineError> {
+        self.settled_reader().await?;
+        Ok(self.change().seq)
+    }
+
+    /// Waits until filters have answered for what `sink` shows up to `to`, but not beyond `deadline`. Says how many of
+    /// these bytes are still unanswered then.
+    pub async fn caught_up(&self, sink: Sink, to: Seq, deadline: Instant) -> u64 {
+        let caught_up = self.answers(|governed| to.since(governed.limit(sink).unwrap_or(to)) == 0);
+        let _ = tokio::time::timeout_at(deadline, caught_up).await;
+        self.unanswered(sink, to)
+    }
+
+    /// Bytes before `to` that `sink` may not show yet, because filters have not answered for them.
+    pub fn unanswered(&self, sink: Sink, to: Seq) -> u64 {
+        let limit = self.egress().governed().and_then(|governed| governed.limit(sink));
+        to.since(limit.unwrap_or(to))
+    }
+
+    /// Until `enough` is true of whoever answers, or nobody does.
+    async fn answers(&self, enough: impl Fn(&Governed) -> bool) {
+        while let Some(governed) = self.egress().governed() {
+            // Listening before looking, so that no answer falls between.
             let mut changes = governed.ledger().changes();
-            let _ = changes.wait_for(|answered| *answered > beyond).await;
+            if enough(&governed) {
+                return;
+            }
+            // The ledger lives in `governed`: its sender cannot be gone.
+            let _ = changes.changed().await;
         }
     }
 

@@ -54,13 +54,15 @@ impl Recording {
         }
     }
 
-    /// Hands every item in order to `sink`; output comes filtered. Blocks.
-    pub fn replay(&self, sink: &mut RecordingSink<'_>) -> Result<Seq, EngineError> {
+    /// Hands every item in order to `sink`; output comes filtered. Blocks. True if it ends early, where filters have
+    /// not answered yet.
+    pub fn replay(&self, sink: &mut RecordingSink<'_>) -> Result<bool, EngineError> {
         if self.sight == Sight::Bare {
-            return Ok(self.reader.replay(ReplayFrom::Oldest, &mut |item| {
+            self.reader.replay(ReplayFrom::Oldest, &mut |item| {
                 let bytes = bytes_of(&item).map(|bytes| self.egress.bare(Raw::new(bytes)));
                 sink(item, bytes)
-            })?);
+            })?;
+            return Ok(false);
         }
         let governed = self.egress.governed().filter(|governed| governed.concerns(Sink::Recording));
         let limit = governed.as_ref().and_then(|governed| governed.limit(Sink::Recording));
@@ -71,14 +73,15 @@ impl Recording {
             out: Vec::new(),
             sink,
             stopped: false,
+            withheld: false,
             limit: limit.unwrap_or(Seq(u64::MAX)),
             applying: governed.map(|governed| {
                 Applying::new(governed.ledger().edits(Seq(0), Seq(u64::MAX)), true)
             }),
         };
-        let end = self.reader.replay(ReplayFrom::Oldest, &mut |item| masking.item(item))?;
+        self.reader.replay(ReplayFrom::Oldest, &mut |item| masking.item(item))?;
         masking.finish(self.ended);
-        Ok(end)
+        Ok(masking.withheld)
     }
 }
 
@@ -110,6 +113,8 @@ struct Masking<'a, 'b> {
     out: Vec<u8>,
     sink: &'a mut RecordingSink<'b>,
     stopped: bool,
+    /// There is more, but it may not be shown yet.
+    withheld: bool,
     /// Nothing from here on may be shown yet.
     limit: Seq,
     /// What filters answered; a recording keeps every byte's number.
@@ -163,12 +168,15 @@ impl Masking<'_, '_> {
         while let Some(first) = self.waiting.front().filter(|_| !self.stopped) {
             let (item, bytes) = match first {
                 Waiting::Output { len, .. } if used + len > self.out.len() => break,
-                Waiting::Output { seq, len, .. } if seq.plus(*len as u64) > self.limit => {
-                    self.stopped = true;
+                Waiting::Output { seq, .. } if *seq >= self.limit => {
+                    (self.stopped, self.withheld) = (true, true);
                     break;
                 }
                 Waiting::Output { seq, time_ns, len } => {
-                    let bytes = &self.out[used..used + len];
+                    let shown = usize::try_from(self.limit.since(*seq)).unwrap_or(usize::MAX);
+                    let shown = shown.min(*len);
+                    self.withheld = shown < *len;
+                    let bytes = &self.out[used..used + shown];
                     used += len;
                     edited.clear();
                     let bytes = match &mut self.applying {
@@ -196,7 +204,7 @@ impl Masking<'_, '_> {
                 }
                 other => (other.bare_item(), None),
             };
-            self.stopped = (self.sink)(item, bytes).is_break();
+            self.stopped = (self.sink)(item, bytes).is_break() || self.withheld;
             self.waiting.pop_front();
         }
         self.out.drain(..used);

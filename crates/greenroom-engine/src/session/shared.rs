@@ -14,7 +14,7 @@ use crate::egress::{Egress, Filtered, Raw, Sink};
 use crate::engine::EngineParts;
 use crate::events::{Event, Fact};
 use crate::id::{ClientId, Seq, SessionId};
-use crate::journal::RecordingState;
+use crate::journal::{Glance, RecordingState};
 use crate::process::{ExitStatus, Member, Wait};
 use crate::session::actor::{Msg, Source};
 use crate::session::input::Input;
@@ -216,9 +216,24 @@ impl Shared {
         });
     }
 
+    /// What can be known of its output before anybody has read it.
+    pub fn left(&self, before: Glance) {
+        let mut live = self.live();
+        live.span = before.span;
+        live.last_output = before.last_output;
+    }
+
     /// The actor starts (again) with a screen at this point.
     pub fn resumed(self: &Arc<Self>, seq: Seq, modes: InputModes, title: Option<String>) {
-        self.live().modes = modes;
+        {
+            let mut live = self.live();
+            live.modes = modes;
+            if live.span.1 < seq {
+                // It came while no daemon was there, and was taken just now.
+                live.last_output = Some(SystemTime::now());
+            }
+            live.span.1 = seq;
+        }
         self.change.send_modify(|change| change.seq = seq);
         if let Some(title) = title {
             self.had_title(self.egress.text(Sink::Event, Raw::new(title)));

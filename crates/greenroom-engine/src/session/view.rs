@@ -91,6 +91,14 @@ impl View {
         }
     }
 
+    /// The same for a viewer's terminal.
+    pub fn viewer_keyframe(&mut self) -> Vec<u8> {
+        match &self.state {
+            State::Lost => Vec::new(),
+            State::Awake(_) | State::Asleep(_) => self.wake().viewer_keyframe(),
+        }
+    }
+
     /// The same, with what is known of its parts.
     pub fn marked_keyframe(&mut self) -> Marked {
         match &self.state {

@@ -135,6 +135,21 @@ impl Matcher {
         })
     }
 
+    /// Whether it depends on what the screen shows.
+    pub fn reads_screen(&self) -> bool {
+        match self {
+            Matcher::ContainsText { .. } | Matcher::ScreenRegex(_) | Matcher::CursorAt { .. } => {
+                true
+            }
+            Matcher::Region { .. } => true,
+            Matcher::Any(branches) | Matcher::All(branches) => {
+                branches.iter().any(|branch| branch.matcher.reads_screen())
+            }
+            Matcher::Not(inner) => inner.reads_screen(),
+            _ => false,
+        }
+    }
+
     /// Whether it cannot be true before the session is over.
     pub fn waits_for_the_end(&self) -> bool {
         match self {
@@ -182,6 +197,23 @@ impl Matcher {
                 inner.recheck_at(visible_at)
             }
             _ => None,
+        }
+    }
+
+    /// [`Matcher::matches`] for somebody who cannot see the screen: only what does not depend on it counts.
+    pub fn matches_unseen(&self, evidence: &Evidence<'_>) -> Option<Outcome> {
+        match self {
+            Matcher::Any(branches) if self.reads_screen() => {
+                branches.iter().enumerate().find_map(|(index, branch)| {
+                    branch.matcher.matches_unseen(evidence).map(|matched| Outcome::Any {
+                        branch: index,
+                        name: branch.name.clone(),
+                        matched: Box::new(matched),
+                    })
+                })
+            }
+            _ if self.reads_screen() => None,
+            _ => self.matches(evidence),
         }
     }
 

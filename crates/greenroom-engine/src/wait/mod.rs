@@ -9,14 +9,14 @@ mod matcher;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom_term::Frame;
+use greenroom_term::{Frame, Screen};
 use tokio::time::Instant;
 
 pub use matcher::{
     Branch, DEPTH_MAX, Evidence, Matcher, MatcherError, Outcome, Region, pattern, region_text,
 };
 
-use crate::egress::{Filtered, Sight, Sink};
+use crate::egress::{Filtered, Known, Sight, Sink};
 use crate::error::EngineError;
 use crate::id::Seq;
 use crate::process::ExitStatus;
@@ -36,6 +36,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(4);
 /// Changes after a quiet time that are looked at as they come: a prompt's answer should not wait for a flood's pause.
 const LOOKS_AT_ONCE: u32 = 4;
 
+/// Every look has this long for what filters say, also the last one: a wait of no time looks once.
+const LOOK: Duration = Duration::from_millis(250);
+
 #[derive(Clone, Debug)]
 pub struct WaitFor {
     pub matcher: Matcher,
@@ -50,13 +53,14 @@ pub struct Matched {
     pub outcome: Filtered<Outcome>,
     pub seq: Seq,
     pub elapsed: Duration,
-    pub frame: Filtered<Arc<Frame>>,
+    /// `None`: filters did not answer for it in time.
+    pub frame: Option<Filtered<Arc<Frame>>>,
     pub transcript_tail: Filtered<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
-    #[error("nothing matched within {} ms", .0.timeout.as_millis())]
+    #[error("nothing matched within {} ms{}", .0.timeout.as_millis(), .0.lateness())]
     Timeout(Box<Evidenced>),
     #[error("session {id} ended first ({status})")]
     Ended { id: crate::id::SessionId, status: ExitStatus },
@@ -71,9 +75,45 @@ pub enum WaitError {
 pub struct Evidenced {
     pub timeout: Duration,
     pub seq: Seq,
+    /// Bytes of output that filters had not answered for.
+    pub behind: u64,
     pub last_text: Filtered<String>,
     /// The line that comes closest to the text that was sought.
     pub nearest: Option<Filtered<String>>,
+}
+
+impl Evidenced {
+    fn lateness(&self) -> String {
+        match self.behind {
+            0 => String::new(),
+            behind => format!("; filters have not answered yet for {behind} bytes of its output"),
+        }
+    }
+}
+
+/// The last picture, and what filters said of it.
+#[derive(Default)]
+struct Seen {
+    picture: Option<(Filtered<Arc<Frame>>, Seq)>,
+    known: Known,
+}
+
+/// What is missing from the text that was taken so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Behind {
+    Nothing,
+    /// It comes by itself.
+    Soon,
+    /// It comes when filters have answered.
+    Unanswered,
+}
+
+/// `None` when `work` is not done by then.
+async fn within<T>(limit: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => tokio::time::timeout_at(limit, work).await.ok(),
+        None => Some(work.await),
+    }
 }
 
 struct Transcript {
@@ -85,7 +125,8 @@ struct Transcript {
 }
 
 impl SessionHandle {
-    /// Waits until `wait.matcher` is true, the time is up or the session ends.
+    /// Waits until `wait.matcher` is true, the time is up or the session ends. Filters that are slow do not make it
+    /// longer: what they have not answered for by then is missing from what it tells.
     pub async fn wait(&self, wait: WaitFor) -> Result<Matched, WaitError> {
         wait.matcher.check()?;
         let started = Instant::now();
@@ -96,16 +137,33 @@ impl SessionHandle {
             let _ = tokio::time::timeout_at(deadline, self.over()).await;
         }
         let mut transcript = self.transcript_for(&wait).await?;
+        let mut seen = Seen::default();
         let mut at_once = LOOKS_AT_ONCE;
         loop {
             let looked = Instant::now();
             let change = *changes.borrow_and_update();
-            let behind = transcript.catch_up(self, wait.sight).await?;
-            let (frame, seq) = self.frame_as(wait.sight).await?;
-            let screen = frame_text(frame.get());
+            let limit = self.waits_for_filters(wait.sight).then(|| deadline.max(looked + LOOK));
+            let behind = within(limit, transcript.catch_up(self, wait.sight)).await;
+            let behind = behind.transpose()?.unwrap_or(Behind::Unanswered);
+            let picture = within(limit, self.frame_again(wait.sight, &mut seen.known)).await;
+            let picture = picture.transpose()?;
+            let in_time = picture.is_some();
+            seen.picture = picture.or(seen.picture);
+            let screen = seen
+                .picture
+                .as_ref()
+                .map_or_else(String::new, |(frame, _)| frame_text(frame.get()));
             let info = self.info();
+            let blank;
+            let frame = match &seen.picture {
+                Some((frame, _)) => frame.get().as_ref(),
+                None => {
+                    blank = Screen::new(info.record.size).frame();
+                    &blank
+                }
+            };
             let evidence = Evidence {
-                frame: frame.get(),
+                frame,
                 screen: &screen,
                 transcript: &transcript.text,
                 title: info.title.as_ref().map(|title| title.get().as_str()),
@@ -114,29 +172,41 @@ impl SessionHandle {
                 visible_at: change.visible_at,
                 now: looked,
             };
-            if let Some(outcome) = wait.matcher.matches(&evidence) {
-                let out = self.egress();
+            let outcome = match in_time {
+                true => wait.matcher.matches(&evidence),
+                false => wait.matcher.matches_unseen(&evidence),
+            };
+            let seq = seen.picture.as_ref().map_or(change.seq, |(_, seq)| *seq);
+            let out = self.egress();
+            if let Some(outcome) = outcome {
                 return Ok(Matched {
                     outcome: out.made_of_filtered(outcome),
                     seq,
                     elapsed: started.elapsed(),
                     transcript_tail: out.made_of_filtered(tail(&transcript.text)),
-                    frame,
+                    frame: seen.picture.filter(|_| in_time).map(|(frame, _)| frame),
                 });
             }
-            if let Some(status) = change.ended {
+            if let Some(status) = change.ended
+                && (in_time || !wait.matcher.reads_screen())
+                && behind == Behind::Nothing
+            {
                 return Err(WaitError::Ended { id: self.id(), status });
             }
             if change.closed {
                 return Err(EngineError::Gone { id: self.id() }.into());
             }
-            if looked >= deadline {
+            if looked >= deadline || !in_time {
                 let nearest =
                     wait.matcher.text_sought().and_then(|sought| nearest(&screen, sought));
-                let out = self.egress();
+                let behind = match wait.sight {
+                    Sight::Masked => self.unanswered(Sink::Transcript, self.change().seq),
+                    Sight::Bare => 0,
+                };
                 return Err(WaitError::Timeout(Box::new(Evidenced {
                     timeout: wait.timeout,
                     seq,
+                    behind,
                     nearest: nearest.map(|line| out.made_of_filtered(line)),
                     last_text: out.made_of_filtered(screen),
                 })));
@@ -145,9 +215,14 @@ impl SessionHandle {
                 .matcher
                 .recheck_at(change.visible_at)
                 .map_or(deadline, |at| at.max(looked + Duration::from_millis(1)).min(deadline));
-            if behind {
+            if behind == Behind::Soon {
                 recheck = recheck.min(looked + LOOK_EVERY);
             }
+            let cursor = transcript.cursor;
+            let answered = async {
+                self.answered_beyond(cursor).await;
+                tokio::time::sleep_until(looked + LOOK_EVERY).await;
+            };
             let quiet_since = Instant::now();
             tokio::select! {
                 changed = changes.changed() => {
@@ -165,9 +240,16 @@ impl SessionHandle {
                         }
                     }
                 }
+                () = answered, if behind == Behind::Unanswered => {}
                 () = tokio::time::sleep_until(recheck) => {}
             }
         }
+    }
+
+    /// Whether a look may take as long as filters do.
+    fn waits_for_filters(&self, sight: Sight) -> bool {
+        let governed = |sink| self.is_governed(sink);
+        sight == Sight::Masked && [Sink::Snapshot, Sink::Transcript].into_iter().any(governed)
     }
 
     async fn transcript_for(&self, wait: &WaitFor) -> Result<Transcript, EngineError> {
@@ -201,14 +283,14 @@ impl SessionHandle {
 }
 
 impl Transcript {
-    /// Takes what was printed since the last look. True when there is more to
-    /// come: we were too slow and have just asked to be caught up.
+    /// Takes what was printed since the last look. There may be more to come: we were too slow and have just asked to
+    /// be caught up.
     async fn catch_up(
         &mut self,
         session: &SessionHandle,
         sight: Sight,
-    ) -> Result<bool, EngineError> {
-        let Some(following) = &mut self.following else { return Ok(false) };
+    ) -> Result<Behind, EngineError> {
+        let Some(following) = &mut self.following else { return Ok(Behind::Nothing) };
         if sight == Sight::Masked && session.egress().is_governed(Sink::Transcript) {
             return self.catch_up_answered(session).await;
         }
@@ -242,20 +324,26 @@ impl Transcript {
             }
             self.text.drain(..cut);
         }
-        Ok(following.was_cut() || following.holds_back())
+        Ok(match following.was_cut() || following.holds_back() {
+            true => Behind::Soon,
+            false => Behind::Nothing,
+        })
     }
 }
 
 impl Transcript {
     /// The same where filters decide what may be seen: from the pages they have answered for.
-    async fn catch_up_answered(&mut self, session: &SessionHandle) -> Result<bool, EngineError> {
+    async fn catch_up_answered(&mut self, session: &SessionHandle) -> Result<Behind, EngineError> {
         // Pushes are of no use here, and must not pile up.
         while self.following.as_mut().is_some_and(|following| following.try_next().is_some()) {}
         loop {
             let page = session.output(self.cursor, TRANSCRIPT_WINDOW).await?;
             self.plain.feed(page.bytes.get(), &mut self.text);
             if page.next <= self.cursor {
-                return Ok(session.change().seq > self.cursor);
+                return Ok(match session.change().seq > self.cursor {
+                    true => Behind::Unanswered,
+                    false => Behind::Nothing,
+                });
             }
             self.cursor = page.next;
         }

@@ -342,6 +342,108 @@ fn an_ended_session_is_readable_by_the_next_daemon() {
     });
 }
 
+/// Waits until the keeper may forget the session: its end is on record and its output in files.
+async fn settled(stage: &Stage, session: &SessionHandle) {
+    exit_of(session).await;
+    while stage.processes.holds(session.id()) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn the_next_daemon_knows_sizes_and_times_without_reading() {
+    let (stage, before) = run(async {
+        let stage = Stage::new();
+        let ended = stage.sh("echo kept").await;
+        settled(&stage, &ended).await;
+        let running = stage.sh("echo waits; read x").await;
+        running.wait(text("waits")).await.unwrap();
+        // Both are in files, or the ring's part would be new to the next daemon.
+        running.output(Seq(0), 100).await.unwrap();
+        let before = [ended, running].map(|session| session.info());
+        (stage, before)
+    });
+    run(async {
+        let stage = stage.next_daemon();
+        let after = stage.engine.list();
+        assert_eq!(after.len(), 2);
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!((after.seq, after.first_seq), (before.seq, Seq(0)), "{}", after.record.id);
+            let (was, is) = (before.last_output.unwrap(), after.last_output.unwrap());
+            let apart = was.duration_since(is).or_else(|_| is.duration_since(was)).unwrap();
+            assert!(apart < Duration::from_secs(2), "{apart:?}");
+        }
+        let running = stage.engine.find("s2").unwrap();
+        running.kill(Ladder::default()).await.unwrap();
+    });
+}
+
+const SEGMENT: u64 = 64 * 1024;
+
+/// Prints five segments and waits to be told to print five more.
+async fn five_segments(stage: &Stage) -> SessionHandle {
+    let five = "head -c 327680 /dev/zero | tr '\\0' x";
+    stage.sh(&format!("stty -opost -echo; {five}; echo DONE; read x; {five}; echo MORE")).await
+}
+
+fn files_of(stage: &Stage, session: &SessionHandle) -> u64 {
+    let dir = stage.dir.path().join(session.id().to_string());
+    let len = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().metadata().unwrap().len();
+    std::fs::read_dir(dir).map_or(0, |entries| entries.map(len).sum())
+}
+
+/// Until the helper has done what it was told.
+async fn until_true(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[test]
+fn the_total_budget_holds_across_daemons_and_removals() {
+    let limits =
+        greenroom_engine::journal::Limits { session_bytes: 16 * SEGMENT, segment_bytes: SEGMENT };
+    let stage = run(async {
+        let stage = Stage::with_budget(limits, 14 * SEGMENT);
+        for _ in 0..2 {
+            let session = five_segments(&stage).await;
+            session.wait(text("DONE")).await.unwrap();
+            session.kill(Ladder::default()).await.unwrap();
+            settled(&stage, &session).await;
+        }
+        stage
+    });
+    run(async {
+        let stage = stage.next_daemon();
+        let [first, second] = ["s1", "s2"].map(|id| stage.engine.find(id).unwrap());
+        assert!(
+            files_of(&stage, &first) >= 5 * SEGMENT && files_of(&stage, &second) >= 5 * SEGMENT
+        );
+        // What ended under the last daemon counts: another ten segments are too much.
+        let third = five_segments(&stage).await;
+        third.wait(text("DONE")).await.unwrap();
+        third.write(None, b"\r").await.unwrap();
+        third.wait(text("MORE")).await.unwrap();
+        settled(&stage, &third).await;
+        let total =
+            || -> u64 { [&first, &second, &third].map(|one| files_of(&stage, one)).iter().sum() };
+        until_true("the oldest output goes", || total() <= 16 * SEGMENT).await;
+        assert!(files_of(&stage, &first) < 5 * SEGMENT || files_of(&stage, &second) < 5 * SEGMENT);
+        // What is removed does not count any more: as much again has room.
+        for session in [&first, &second] {
+            stage.engine.remove(session.id()).await.unwrap();
+        }
+        let kept = files_of(&stage, &third);
+        let fourth = five_segments(&stage).await;
+        fourth.wait(text("DONE")).await.unwrap();
+        fourth.kill(Ladder::default()).await.unwrap();
+        settled(&stage, &fourth).await;
+        assert_eq!((files_of(&stage, &third), kept >= 9 * SEGMENT), (kept, true));
+    });
+}
+
 #[test]
 fn sessions_are_found_by_id_name_and_prefix() {
     run(async {

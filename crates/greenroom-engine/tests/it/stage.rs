@@ -28,6 +28,7 @@ pub struct Stage {
     pub events: Arc<FakeEvents>,
     pub dir: Arc<tempfile::TempDir>,
     limits: Limits,
+    budget: Budget,
     pub filters: Option<Arc<dyn Filters>>,
     threads: SessionThreads,
     spiller: Spiller,
@@ -40,13 +41,21 @@ impl Stage {
 
     pub fn with_limits(limits: Limits) -> Stage {
         let dir = Arc::new(tempfile::tempdir().unwrap());
-        Stage::build(Arc::default(), Arc::default(), Arc::default(), dir, (limits, None))
+        let more = (limits, Budget::default(), None);
+        Stage::build(Arc::default(), Arc::default(), Arc::default(), dir, more)
+    }
+
+    /// Where all journals together have this much room.
+    pub fn with_budget(limits: Limits, total_bytes: u64) -> Stage {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let more = (limits, Budget { total_bytes }, None);
+        Stage::build(Arc::default(), Arc::default(), Arc::default(), dir, more)
     }
 
     /// With somebody who filters its sessions from the start.
     pub fn with_filters(filters: Arc<dyn Filters>) -> Stage {
         let dir = Arc::new(tempfile::tempdir().unwrap());
-        let more = (Limits::default(), Some(filters));
+        let more = (Limits::default(), Budget::default(), Some(filters));
         Stage::build(Arc::default(), Arc::default(), Arc::default(), dir, more)
     }
 
@@ -55,10 +64,10 @@ impl Stage {
         store: Arc<FakeStore>,
         events: Arc<FakeEvents>,
         dir: Arc<tempfile::TempDir>,
-        (limits, filters): (Limits, Option<Arc<dyn Filters>>),
+        (limits, budget, filters): (Limits, Budget, Option<Arc<dyn Filters>>),
     ) -> Stage {
         let threads = SessionThreads::start(2).unwrap();
-        let spiller = Spiller::start(Budget::default()).unwrap();
+        let spiller = Spiller::start(budget).unwrap();
         let engine = Engine::new(EngineParts {
             threads: threads.threads(),
             processes: processes.clone(),
@@ -76,7 +85,7 @@ impl Stage {
             max_running: 1000,
         });
         *processes.engine.lock().unwrap() = Some(engine.clone());
-        Stage { engine, processes, store, events, dir, limits, filters, threads, spiller }
+        Stage { engine, processes, store, events, dir, limits, budget, filters, threads, spiller }
     }
 
     pub async fn sh(&self, script: &str) -> SessionHandle {
@@ -100,8 +109,8 @@ impl Stage {
                 })
                 .collect()
         };
-        let Stage { processes, store, events, dir, limits, filters, .. } = self;
-        let next = Stage::build(processes, store, events, dir, (limits, filters));
+        let Stage { processes, store, events, dir, limits, budget, filters, .. } = self;
+        let next = Stage::build(processes, store, events, dir, (limits, budget, filters));
         next.engine.adopt(known);
         next
     }

@@ -20,14 +20,19 @@ fn named(spec: &SessionSpec) -> Option<PathBuf> {
 }
 
 /// The top of the checkout `cwd` lies in.
-fn repository(cwd: &Path) -> Option<&Path> {
+pub fn repository(cwd: &Path) -> Option<&Path> {
     cwd.ancestors().find(|dir| dir.join(".git").symlink_metadata().is_ok())
+}
+
+/// The link as git would name it.
+pub fn below(cwd: &Path, link: &Path) -> String {
+    let top = repository(cwd).unwrap_or(cwd);
+    link.strip_prefix(top).unwrap_or(link).to_string_lossy().into_owned()
 }
 
 /// Lets git in the session know: by the session's own file, or by adding to the one it has.
 pub fn apply(spec: &mut SessionSpec, link: &Path, own: Option<&Path>) -> Result<(), WorktreeError> {
     let Some(file) = own.map(Path::to_owned).or_else(|| named(spec)) else { return Ok(()) };
-    let top = repository(&spec.base.cwd).unwrap_or(&spec.base.cwd);
-    let below = link.strip_prefix(top).unwrap_or(link).to_string_lossy().into_owned();
+    let below = below(&spec.base.cwd, link);
     exclude_in_session(&mut spec.base.env, &file, &[&below])
 }

@@ -3,11 +3,13 @@
 //! It lies in the state directory, outside of every worktree; each session finds it as `scratchpad/` in its directory
 //! and in `GREENROOM_SCRATCHPAD`. A named one belongs to all who say the name, that of a run to its workers, any other
 //! to one session. Who uses it is written beside it, one file per session; the last one removes it if it is empty, and
-//! keeps it if it is not: what workers found out is work. Git in the session does not see the link (`excludes`).
+//! keeps it if it is not: what workers found out is work. Git does not see the link, neither in the session (`excludes`)
+//! nor outside (`outside`).
 //!
 //! Deliberately absent: locking between writers, and any look into the files.
 
 mod excludes;
+mod outside;
 mod size;
 mod uses;
 
@@ -63,6 +65,9 @@ struct Notes {
     /// Ours alone, for git in this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     excludes: Option<PathBuf>,
+    /// The repository's own list, which names the link as long as it is there, and how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    outside: Option<(PathBuf, String)>,
 }
 
 impl Scratchpad {
@@ -103,7 +108,11 @@ impl Scratchpad {
             }
         }
         let excludes = excludes::needed(spec).then(|| self.excludes.join(spec.id.to_string()));
-        Ok(Notes { name, dir, link, excludes })
+        let cwd = &spec.base.cwd;
+        let outside = excludes::repository(cwd)
+            .and_then(outside::list)
+            .map(|list| (list, excludes::below(cwd, &link)));
+        Ok(Notes { name, dir, link, excludes, outside })
     }
 
     fn show(&self, notes: &Notes, spec: &mut SessionSpec) {
@@ -131,6 +140,12 @@ fn make(notes: &Notes, turn: &Mutex<()>, id: SessionId) -> Result<(), Refusal> {
     if std::fs::symlink_metadata(&notes.link).is_err() {
         symlink(&notes.dir, &notes.link).map_err(|error| refuse("the link", &notes.link, error))?;
     }
+    if let Some((list, below)) = &notes.outside
+        && let Err(error) = outside::hide(list, id, &notes.link, below)
+    {
+        // The session does not need it.
+        tracing::warn!(session = %id, %error, list = %list.display(), "git outside sees the scratchpad");
+    }
     Ok(())
 }
 
@@ -146,6 +161,9 @@ fn take_back(notes: &Notes, turn: &Mutex<()>, id: SessionId) -> Result<Cleanup, 
     };
     if let Some(file) = &notes.excludes {
         gone(std::fs::remove_file(file)).map_err(|error| refuse("remove", file, error))?;
+    }
+    if let Some((list, _)) = &notes.outside {
+        outside::show(list, id, &notes.link).map_err(|error| refuse("change", list, error))?;
     }
     let uses = Uses::of(&notes.dir);
     uses.remove(id).map_err(|error| refuse("remove the note beside", &notes.dir, error))?;

@@ -144,22 +144,41 @@ async fn git_does_not_see_the_link() {
         String::from_utf8(output.stdout).unwrap()
     };
     git(&["init", "-q"], &stage.spec(1, None));
+    let list = stage.work().join(".git/info/exclude");
+    std::fs::write(&list, "*.o").unwrap();
     let mut spec = stage.spec(1, None);
     let state = stage.begin(&mut spec).await.unwrap();
     assert_eq!(git(&["status", "--porcelain"], &spec), "");
-    assert_eq!(git(&["status", "--porcelain"], &stage.spec(1, None)), "?? scratchpad\n");
+    // Nor outside of the session, nor is it staged; the user's own patterns hold.
+    let outside = stage.spec(1, None);
+    git(&["add", "-A"], &outside);
+    std::fs::write(stage.work().join("x.o"), "").unwrap();
+    assert_eq!(git(&["status", "--porcelain"], &outside), "");
+    // A directory of that name is somebody's work.
+    let dir = stage.work().join("elsewhere");
+    git(&["init", "-q", dir.to_str().unwrap()], &outside);
+    std::fs::copy(&list, dir.join(".git/info/exclude")).unwrap();
+    std::fs::create_dir(dir.join(LINK)).unwrap();
+    std::fs::write(dir.join(LINK).join("work"), "").unwrap();
+    let seen = git(&["-C", dir.to_str().unwrap(), "status", "--porcelain"], &outside);
+    assert_eq!(seen, "?? scratchpad/\n");
+    std::fs::remove_dir_all(&dir).unwrap();
     let file = session_config::get(&spec.base.env, "core.excludesFile").unwrap().to_owned();
     // A worktree that brings a file of its own: the link is added to it once.
     let mut other = stage.spec(2, Some("team"));
     other.base.cwd = stage.work().join("deep/er");
     std::fs::create_dir_all(&other.base.cwd).unwrap();
     session_config::add(&mut other.base.env, "core.excludesFile", file.clone());
-    stage.begin(&mut other).await.unwrap();
+    let others = stage.begin(&mut other).await.unwrap();
     stage.begin(&mut other).await.unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     assert_eq!(text.lines().filter(|line| *line == "/deep/er/scratchpad").count(), 1, "{text}");
     assert_eq!(git(&["status", "--porcelain"], &other), "");
     stage.end(1, &state).await;
     assert!(!Path::new(&file).exists());
+    assert_eq!(git(&["status", "--porcelain"], &outside), "", "the other still lives");
+    stage.end(2, &others).await;
+    stage.end(2, &others).await;
+    assert_eq!(std::fs::read_to_string(&list).unwrap(), "*.o");
     assert_eq!(session_config::get(&stage.spec(3, None).base.env, "x"), None::<&OsStr>);
 }

@@ -50,7 +50,8 @@ pub fn use_file(env: &mut BTreeMap<OsString, OsString>, file: &Path) {
     }
 }
 
-fn escaped(path: &str) -> String {
+/// A path as a pattern that means nothing but itself.
+pub fn escaped(path: &str) -> String {
     let special = |c: char| "\\*?[]!# ".contains(c);
     path.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }

@@ -104,20 +104,50 @@ fn held(
     Ok(held)
 }
 
+/// Files beside the heads whose names look alike, and that are none: what a person wrote, and git's notes to itself. A
+/// line of a message that looks like a commit names nothing.
+const NO_HEADS: &[&str] = &[
+    "COMMIT_EDITMSG",
+    "EDIT_DESCRIPTION",
+    "MERGE_MODE",
+    "MERGE_MSG",
+    "MERGE_RR",
+    "NOTES_EDITMSG",
+    "SQUASH_MSG",
+    "TAG_EDITMSG",
+    // A tree that git worked out from two commits, and could again.
+    "AUTO_MERGE",
+];
+
+/// Heads that git itself names otherwise.
+const HEADS: &[&str] =
+    &["HEAD", "BISECT_EXPECTED_REV", "MERGE_AUTOSTASH", "NOTES_MERGE_PARTIAL", "NOTES_MERGE_REF"];
+
+/// The commits in a file with the name of a head. Git's own heads may have several lines, such as `FETCH_HEAD`; one
+/// that somebody made (`git update-ref KEEP`) is a line that is a commit and nothing else.
+fn named_in(name: &str, text: &[u8]) -> Vec<Oid> {
+    let line = |line: &[u8]| {
+        Oid::parse(line.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default())
+    };
+    match name {
+        _ if NO_HEADS.contains(&name) => Vec::new(),
+        _ if name.ends_with("_HEAD") || HEADS.contains(&name) => {
+            text.split(|byte| *byte == b'\n').filter_map(line).collect()
+        }
+        _ => Oid::parse(text.trim_ascii_end()).into_iter().collect(),
+    }
+}
+
 /// `ORIG_HEAD`, `FETCH_HEAD` and their like, and what is in them.
 fn read_heads(admin_dir: &Path, held: &mut HashSet<Oid>) -> Result<(), WorktreeError> {
     let failed = || WorktreeError::io("read", admin_dir);
     for entry in fs::read_dir(admin_dir).map_err(failed())? {
         let entry = entry.map_err(failed())?;
         let name = entry.file_name();
-        let is_head = name.as_encoded_bytes().iter().all(|c| c.is_ascii_uppercase() || *c == b'_');
-        // A tree that git worked out from two commits, and could again.
-        if !is_head || name == "AUTO_MERGE" || !entry.file_type().map_err(failed())?.is_file() {
-            continue;
-        }
-        for line in read_capped(&entry.path())?.split(|byte| *byte == b'\n') {
-            let word = line.split(|byte| byte.is_ascii_whitespace()).next().unwrap_or_default();
-            held.extend(Oid::parse(word));
+        let Some(name) = name.to_str() else { continue };
+        let like_a_head = name.bytes().all(|c| c.is_ascii_uppercase() || b"_-".contains(&c));
+        if like_a_head && entry.file_type().map_err(failed())?.is_file() {
+            held.extend(named_in(name, &read_capped(&entry.path())?));
         }
     }
     Ok(())
@@ -222,4 +252,27 @@ fn stashed_here(
         .filter(|stash| !record.stashes.contains(&stash.oid) && from_here(&stash.message))
         .count();
     Ok((count > 0).then(|| format!("{count} stashed from it (git stash list)")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_heads_name_commits() {
+        let (short, long) = ("a1".repeat(20), "b2".repeat(32));
+        let count = |name: &str, text: &str| named_in(name, text.as_bytes()).len();
+        for oid in [&short, &long] {
+            for name in NO_HEADS {
+                assert_eq!(count(name, &format!("{oid}\n")), 0, "{name}");
+            }
+            assert_eq!(count("ORIG_HEAD", &format!("{oid}\n")), 1);
+            // Somebody's own ref, and somebody's own notes.
+            assert_eq!(count("KEEP", &format!("{oid}\n")), 1);
+            assert_eq!(count("NOTES", &format!("fix\n\n{oid}\n")), 0);
+        }
+        let fetched = format!("{short}\t\tbranch 'a'\n{short}\tnot-for-merge\tbranch 'b'\n");
+        assert_eq!(count("FETCH_HEAD", &fetched), 2);
+        assert_eq!(count("HEAD", "ref: refs/heads/x\n"), 0);
+    }
 }

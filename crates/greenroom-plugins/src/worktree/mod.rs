@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 pub use bring::{INCLUDE_FILE, Share};
 pub use end::{Ended, Outcome};
 pub use error::WorktreeError;
-pub use excludes::exclude_in_session;
+pub use excludes::{escaped, exclude_in_session};
 pub use list::{Action, Cleaned, Listed};
 pub use make::{Made, Request, Target};
 pub use plugin::Worktree;

@@ -175,6 +175,9 @@ pub struct SnapshotParams {
     /// How.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redaction: Option<Redaction>,
+    /// How long to wait for filters that are behind: 30000 if left out, 100000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 impl SnapshotParams {
@@ -189,9 +192,15 @@ impl SnapshotParams {
             scrollback: None,
             redact: true,
             redaction: None,
+            timeout_ms: None,
         }
     }
 }
+
+/// How long a reader waits for filters that are behind, in milliseconds.
+pub const PATIENCE_MS: u64 = 30_000;
+/// At most: every client still waits for the answer then.
+pub const PATIENCE_MAX_MS: u64 = 100_000;
 
 /// A screen at one sequence number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -497,6 +506,9 @@ pub struct TranscriptParams {
     /// How.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redaction: Option<Redaction>,
+    /// How long to wait for filters that are behind: 30000 if left out, 100000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 impl TranscriptParams {
@@ -526,6 +538,9 @@ pub struct TranscriptResult {
     /// Bytes that were asked for and are no longer kept.
     #[serde(default)]
     pub dropped: u64,
+    /// Bytes printed that are missing here because filters had not answered for them in time: ask again.
+    #[serde(default)]
+    pub behind: u64,
 }
 
 #[cfg(test)]

@@ -325,9 +325,9 @@ pub struct SessionInfo {
     pub branch: Option<String>,
     /// Of the terminal.
     pub size: Size,
-    /// When it was asked for.
+    /// When it was made.
     pub created_at: Timestamp,
-    /// When the program ran.
+    /// When the program was started, to the millisecond. The times of a recording count from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it ended.

@@ -100,6 +100,9 @@ pub struct ReplayParams {
     /// Form of the screen.
     #[serde(default)]
     pub format: SnapshotFormat,
+    /// How long to wait for filters that are behind: 30000 if left out, 100000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 /// Result of `session.replay`.
@@ -139,6 +142,9 @@ pub struct ExportParams {
     /// Most bytes of this page, roughly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
+    /// How long to wait for filters that are behind: 30000 if left out, 100000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 /// Result of `session.export`.
@@ -149,7 +155,11 @@ pub struct ExportResult {
     /// Ask for the next page with this; absent at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Output from the start of the session that is no longer kept.
+    /// Output that is no longer kept, where this page would have it.
     #[serde(default)]
     pub dropped: u64,
+    /// Bytes printed that filters had not answered for in time. The page is shorter for it, perhaps empty; the rest
+    /// comes with `cursor`.
+    #[serde(default)]
+    pub behind: u64,
 }

@@ -83,7 +83,7 @@ pub struct WaitResult {
     pub sequence: u64,
     /// How long it took.
     pub elapsed_ms: u64,
-    /// The screen that matched.
+    /// The screen that matched; absent also if filters did not answer for it in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Snapshot>,
     /// The end of the output.

@@ -1,9 +1,11 @@
 //! Keyframes: the screen as an escape stream.
 //!
 //! In: a front. Out: bytes that make a new screen of the same size equal to it, hidden state and
-//! unfinished sequence included. The picture is in ordinary sequences, so that any terminal shows
-//! it; the little that no sequence can say (`patch`) is in private strings that other terminals
-//! ignore and that a screen honours only while it is being restored.
+//! unfinished sequence included. There are two forms. Ours, for journals, says the little that no
+//! sequence can say (`patch`) in private strings, which a screen honours only while it is being
+//! restored. The one for viewers has ordinary sequences only, because terminals do print or use
+//! strings they do not know: there a wrap that is pending is made by printing the cell before it
+//! once more, last of all.
 //! The stream assumes a terminal just reset. Deliberately absent: history.
 
 mod paint;
@@ -36,7 +38,15 @@ pub struct Marked {
 }
 
 pub(crate) fn write_marked(front: &Front) -> Marked {
-    let mut writer = Writer::default();
+    write_with(front, Writer { private: true, ..Writer::default() })
+}
+
+/// For terminals that are not ours.
+pub(crate) fn write_public(front: &Front) -> Vec<u8> {
+    write_with(front, Writer::default()).bytes
+}
+
+fn write_with(front: &Front, mut writer: Writer) -> Marked {
     let guest = &front.guest;
     let state = &front.state;
     match guest.parked() {
@@ -48,7 +58,7 @@ pub(crate) fn write_marked(front: &Front) -> Marked {
         Some(primary) => {
             writer.keyboard(&state.keyboard[0]);
             writer.paint(primary);
-            writer.cursor(&primary.cursor);
+            writer.cursor(&primary.cursor, Some(primary), 0);
             writer.put("\x1b[?1049h");
             writer.parked_cursor(primary);
             writer.plain_pen();
@@ -72,6 +82,8 @@ pub(crate) fn write_marked(front: &Front) -> Marked {
 #[derive(Default)]
 struct Writer {
     out: String,
+    /// What no sequence can say is said in private strings.
+    private: bool,
     /// The style that text written now would have.
     pen: Cell,
     /// The charsets as designated so far.
@@ -101,7 +113,7 @@ impl Writer {
         }
         self.put("\x1b[?1049h");
         self.keyboard(keyboard);
-        self.saved(saved);
+        self.saved(saved, None);
         self.put("\x1b[?1049l");
         // Each screen has its own pen and charsets; the primary's are still untouched.
         self.pen = Cell::default();
@@ -114,28 +126,47 @@ impl Writer {
         self.cursor_at = Some((line, cursor.point.column.0 + usize::from(cursor.input_needs_wrap)));
         self.paint(grid);
         self.cursor_at = None;
-        self.saved(&grid.saved_cursor);
+        self.saved(&grid.saved_cursor, Some(grid));
     }
 
-    fn saved(&mut self, saved: &Cursor<Cell>) {
+    fn saved(&mut self, saved: &Cursor<Cell>, grid: Option<&Grid<Cell>>) {
         if *saved != Cursor::default() {
-            self.cursor(saved);
+            self.cursor(saved, grid, 0);
             self.put("\x1b7");
         }
     }
 
-    /// Pen, charsets, place.
-    fn cursor(&mut self, cursor: &Cursor<Cell>) {
-        self.pen(&cursor.template);
-        self.designate(|index| cursor.charsets[index] != StandardCharset::Ascii);
-        self.format(format_args!(
-            "\x1b[{};{}H",
-            cursor.point.line.0 + 1,
-            cursor.point.column.0 + 1
-        ));
+    /// Pen, charsets, place. Rows count from `top`. On a grid a wrap that is pending is made anew.
+    fn cursor(&mut self, cursor: &Cursor<Cell>, grid: Option<&Grid<Cell>>, top: usize) {
+        let line = usize::try_from(cursor.point.line.0).unwrap_or(0);
+        let col = cursor.point.column.0;
+        let row = |grid: &'_ Grid<Cell>| grid[cursor.point.line].clone();
+        let row = grid.filter(|_| cursor.input_needs_wrap && !self.private).map(row);
+        match row.filter(|row| col + 1 == row.len()) {
+            Some(row) => {
+                let from = if col > 0 && paint::is_pair(&row, col - 1) { col - 1 } else { col };
+                self.designate(|_| false);
+                self.place(line, from, top);
+                self.glyph(&row, from);
+                self.look(cursor);
+            }
+            None => {
+                self.look(cursor);
+                self.place(line, col, top);
+            }
+        }
         if cursor.input_needs_wrap {
             self.patch_cursor('k', cursor);
         }
+    }
+
+    fn look(&mut self, cursor: &Cursor<Cell>) {
+        self.pen(&cursor.template);
+        self.designate(|index| cursor.charsets[index] != StandardCharset::Ascii);
+    }
+
+    fn place(&mut self, line: usize, col: usize, top: usize) {
+        self.format(format_args!("\x1b[{};{}H", line.saturating_sub(top) + 1, col + 1));
     }
 
     /// The primary's saved cursor was set by the switch to the alternate screen; a size change
@@ -232,14 +263,13 @@ impl Writer {
         }
     }
 
-    /// Every mode that is not as after a reset; origin mode comes with the cursor.
+    /// Every mode that is not as after a reset; origin and insert mode come with the cursor.
     fn modes(&mut self, mode: TermMode, state: &State) {
         for (flag, sequence) in [
             (TermMode::APP_CURSOR, "\x1b[?1h"),
             (TermMode::APP_KEYPAD, "\x1b="),
             (TermMode::BRACKETED_PASTE, "\x1b[?2004h"),
             (TermMode::FOCUS_IN_OUT, "\x1b[?1004h"),
-            (TermMode::INSERT, "\x1b[4h"),
             (TermMode::LINE_FEED_NEW_LINE, "\x1b[20h"),
         ] {
             if mode.contains(flag) {
@@ -275,15 +305,20 @@ impl Writer {
     }
 
     fn active_cursor(&mut self, guest: &Guest, state: &State) {
-        let cursor = &guest.grid().cursor;
+        let grid = guest.grid();
+        let cursor = &grid.cursor;
         self.region(state, guest.rows());
         if guest.term.mode().contains(TermMode::ORIGIN) {
+            // Positions are relative from here on.
             self.put("\x1b[?6h");
-            self.cursor(cursor);
-            // Positions are relative now, and the cursor may even be outside the region.
+            self.cursor(cursor, Some(grid), state.region.start);
+            // The cursor may even be outside the region, which no position can say.
             self.patch_cursor('k', cursor);
         } else {
-            self.cursor(cursor);
+            self.cursor(cursor, Some(grid), 0);
+        }
+        if guest.term.mode().contains(TermMode::INSERT) {
+            self.put("\x1b[4h");
         }
         match state.charset {
             CharsetIndex::G0 => {}

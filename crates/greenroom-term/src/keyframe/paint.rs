@@ -60,12 +60,7 @@ impl Writer {
                 col += gap;
                 continue;
             }
-            self.pen(cell);
-            let pair = is_pair(row, col);
-            let printable = matches!(cell.c, ' '..='~') || cell.c.width() == Some(1);
-            let shown = if pair || printable { cell.c } else { ' ' };
-            self.out.push(shown);
-            self.out.extend(cell.zerowidth().into_iter().flatten());
+            let (shown, pair) = self.glyph(row, col);
             let style = cell.flags & STYLE;
             if pair {
                 patches.expect(line, col, cell, shown, style | Flags::WIDE_CHAR);
@@ -77,6 +72,18 @@ impl Writer {
                 col += 1;
             }
         }
+    }
+
+    /// Prints one cell, or two that are a wide character. Says what it printed, and whether it was such a pair.
+    pub(super) fn glyph(&mut self, row: &Row<Cell>, col: usize) -> (char, bool) {
+        let cell = &row[Column(col)];
+        self.pen(cell);
+        let pair = is_pair(row, col);
+        let printable = matches!(cell.c, ' '..='~') || cell.c.width() == Some(1);
+        let shown = if pair || printable { cell.c } else { ' ' };
+        self.out.push(shown);
+        self.out.extend(cell.zerowidth().into_iter().flatten());
+        (shown, pair)
     }
 
     /// Notes how much was written when what is painted next stands at the cursor or behind it.
@@ -132,7 +139,7 @@ fn gap(row: &Row<Cell>, col: usize, end: usize) -> usize {
 }
 
 /// A wide character and its other half, as printing it makes them.
-fn is_pair(row: &Row<Cell>, col: usize) -> bool {
+pub(super) fn is_pair(row: &Row<Cell>, col: usize) -> bool {
     if col + 1 >= row.len() {
         return false;
     }

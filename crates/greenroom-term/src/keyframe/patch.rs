@@ -34,6 +34,9 @@ impl Patches {
 
 impl Writer {
     pub(super) fn patch_cells(&mut self, patches: &Patches) {
+        if !self.private {
+            return;
+        }
         for some in patches.0.chunks(ITEMS) {
             let mut items = String::new();
             for (line, col, c, flags) in some {
@@ -48,11 +51,14 @@ impl Writer {
     pub(super) fn patch_cursor(&mut self, which: char, cursor: &Cursor<Cell>) {
         let (line, col) = (cursor.point.line.0, cursor.point.column.0);
         let wrap = u8::from(cursor.input_needs_wrap);
-        self.format(format_args!("{PREFIX};{which}{line},{col},{wrap}\x1b\\"));
+        if self.private {
+            self.format(format_args!("{PREFIX};{which}{line},{col},{wrap}\x1b\\"));
+        }
     }
 
     pub(super) fn patch_last_char(&mut self, c: Option<char>) {
         match c {
+            _ if !self.private => {}
             Some(c) => self.format(format_args!("{PREFIX};p{:x}\x1b\\", u32::from(c))),
             None => self.format(format_args!("{PREFIX};p\x1b\\")),
         }

@@ -114,6 +114,57 @@ fn the_screen_shows_what_tmux_shows() {
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
+/// What stands before a picture is taken, and what the program prints after it. Hidden state that only shows in the second.
+fn attached() -> Vec<(&'static str, String, &'static str)> {
+    let full = "0123456789".repeat(8);
+    vec![
+        ("wrap", full.clone(), "NEXT"),
+        ("wrap-at-the-bottom", format!("\x1b[24;1H{full}"), "NEXT"),
+        ("wrap-after-wide", format!("{}\u{4e2d}", &full[..78]), "NEXT"),
+        ("wrap-after-a-mark", format!("{full}\u{301}"), "NEXT"),
+        ("wrap-in-colour", format!("\x1b[31m{full}\x1b[32m"), "NEXT"),
+        (
+            "wrap-below-the-alternate-screen",
+            format!("{full}\x1b[?1049h\x1b[Hvi"),
+            "\x1b[?1049lNEXT",
+        ),
+        ("wrap-in-a-region", format!("\x1b[5;8r\x1b[?6h\x1b[2;1H{full}"), "NEXT"),
+        ("no-wrap", format!("\x1b[?7l{full}"), "NEXT"),
+        ("origin", "\x1b[5;15r\x1b[?6h\x1b[2;4H".to_owned(), "X\x1b[HY"),
+        ("tabs", "\x1b[3g\x1b[4G\x1bH\x1b[11G\x1bH\r".to_owned(), "\ta\tb\tc"),
+        ("shifted", "\x1b)0a\x0eq".to_owned(), "qq\x0fq"),
+        ("insert", "abc\x1b[1;2H\x1b[4h".to_owned(), "XY"),
+    ]
+}
+
+/// Whoever attaches inside tmux sees the session, now and after its next output, under the session's own title.
+#[test]
+fn a_picture_in_tmux_goes_on_as_the_session_does() {
+    let tmux = Tmux::start("viewer");
+    let directory = tmux.directory.join("pictures");
+    std::fs::create_dir_all(&directory).expect("a directory for the pictures");
+    for (name, before, after) in attached() {
+        let mut screen = new_screen();
+        screen.feed(format!("\x1b]2;its own\x1b\\{before}").as_bytes());
+        let bytes = [&screen.viewer_keyframe()[..], after.as_bytes()].concat();
+        screen.feed(after.as_bytes());
+        let file = directory.join(name);
+        std::fs::write(&file, &bytes).expect("a picture can be written");
+        let case = Case { name: name.to_owned(), about: "a picture", file, bytes };
+        let (ours, theirs) = (seen(&screen), tmux.show(&case));
+        assert_eq!(
+            ours,
+            theirs,
+            "{name}: {}\n{}",
+            case.bytes.escape_ascii(),
+            compared(&ours, &theirs)
+        );
+        let title =
+            tmux.play(&case, |pane| vec!["display-message", "-p", "-t", pane, "#{pane_title}"]);
+        assert_eq!(title.trim_end(), "its own", "{name}");
+    }
+}
+
 /// Colours and attributes of every case that shows the same text.
 #[test]
 fn colours_agree_with_tmux() {

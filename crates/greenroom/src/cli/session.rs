@@ -65,7 +65,6 @@ pub struct SessionArgs {
         long,
         value_name = "NAME",
         num_args = 0..=1,
-        require_equals = true,
         default_missing_value = "",
         help_heading = PLUGINS
     )]

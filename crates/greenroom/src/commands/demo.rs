@@ -171,6 +171,7 @@ async fn nothing_is_lost(host: &Host, session: &str, tale: &mut Tale) -> Result<
         format: TranscriptFormat::Text,
         redact: true,
         redaction: None,
+        timeout_ms: None,
     };
     let output: TranscriptResult =
         host.call("session.transcript", &params, "read the transcript").await?;
@@ -187,7 +188,7 @@ async fn replay(host: &Host, session: &str, tale: &mut Tale) -> Result<(), Failu
         cast.push_str(piece);
         Ok(())
     };
-    export(host, session, ExportFormat::AsciicastV3, keep).await?;
+    export(host, session, ExportFormat::AsciicastV3, None, keep).await?.complete(session)?;
     let timeline = Timeline::read(cast.lines(), None)
         .map_err(|error| Failure::failed(format!("cannot read the recording back: {error}")))?;
     check_lines(&timeline.output(), "the recording")?;
@@ -231,6 +232,7 @@ async fn screen_at(host: &Host, session: &str, at_ms: u64) -> Result<String, Fai
         at_ms: Some(at_ms),
         at_seq: None,
         format: SnapshotFormat::Text,
+        timeout_ms: None,
     };
     let then: ReplayResult = host.call("session.replay", &params, "replay the session").await?;
     Ok(then.snapshot.text.unwrap_or_default())

@@ -6,6 +6,7 @@ use greenroom_protocol::api::screen::{
 use serde_json::json;
 
 use super::Context;
+use super::record::millis;
 use crate::cli::ReadArgs;
 use crate::error::{Failure, Outcome};
 use crate::host::Host;
@@ -26,8 +27,11 @@ async fn read_screen(args: &ReadArgs, host: &Host, context: &Context) -> Outcome
     }
     let session = &args.session.session;
     let format = if args.ansi { SnapshotFormat::Ansi } else { SnapshotFormat::Text };
-    let params =
-        SnapshotParams { since: args.since, ..SnapshotParams::new(session.as_str(), format) };
+    let params = SnapshotParams {
+        since: args.since,
+        timeout_ms: args.timeout.map(millis),
+        ..SnapshotParams::new(session.as_str(), format)
+    };
     let screen: Snapshot =
         host.call("session.snapshot", &params, &format!("read {session}")).await?;
     let text = screen.ansi.or(screen.text).unwrap_or_default();
@@ -42,6 +46,7 @@ async fn read_screen(args: &ReadArgs, host: &Host, context: &Context) -> Outcome
         "next_seq": screen.sequence,
         "has_more": false,
         "dropped": 0,
+        "behind": 0,
         "size": screen.size,
         "cursor": screen.cursor,
         "title": screen.title,
@@ -59,6 +64,7 @@ async fn read_output(args: &ReadArgs, host: &Host, context: &Context) -> Outcome
         format: if args.ansi { TranscriptFormat::Ansi } else { TranscriptFormat::Text },
         redact: true,
         redaction: None,
+        timeout_ms: args.timeout.map(millis),
     };
     let output: TranscriptResult =
         host.call("session.transcript", &params, &format!("read {session}")).await?;
@@ -69,15 +75,28 @@ async fn read_output(args: &ReadArgs, host: &Host, context: &Context) -> Outcome
             "next_seq": output.next_seq,
             "has_more": output.has_more,
             "dropped": output.dropped,
+            "behind": output.behind,
         }))?;
-        return Ok(0);
+        return complete(&output, session);
     }
     if output.dropped > 0 {
         context.out.note(&format!("note: {} bytes before this are no longer kept", output.dropped));
     }
     context.out.bytes(output.text.as_bytes())?;
-    if output.has_more {
+    if output.has_more && output.behind == 0 {
         context.out.note(&format!("note: there is more; go on with --since {}", output.next_seq));
     }
-    Ok(0)
+    complete(&output, session)
+}
+
+/// What was printed and could not be shown in time must not look like nothing.
+fn complete(output: &TranscriptResult, session: &str) -> Outcome {
+    match output.behind {
+        0 => Ok(0),
+        behind => {
+            let why = format!("filters have not answered yet for {behind} bytes of its output");
+            Err(Failure::behind(format!("cannot read all of {session}: {why}"), behind)
+                .hint(format!("go on with greenroom read {session} --since {}", output.next_seq)))
+        }
+    }
 }

@@ -2,14 +2,13 @@
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;
-use std::time::Duration;
 
 use greenroom_protocol::api::screen::SnapshotFormat;
 use greenroom_protocol::api::session::{ExportFormat, ReplayParams, ReplayResult};
 use serde_json::json;
 
 use super::Context;
-use super::record::export;
+use super::record::{export, millis};
 use crate::attach::terminal;
 use crate::cli::ReplayArgs;
 use crate::error::{Failure, Outcome};
@@ -36,8 +35,9 @@ pub async fn run(args: ReplayArgs, context: &Context) -> Outcome {
                 text.push_str(piece);
                 Ok(())
             };
-            export(&host, source, ExportFormat::AsciicastV3, keep)
+            export(&host, source, ExportFormat::AsciicastV3, args.timeout, keep)
                 .await
+                .and_then(|written| written.complete(source))
                 .map_err(|failure| no_such(failure, source))?;
             text
         }
@@ -107,7 +107,6 @@ fn no_such(failure: Failure, source: &str) -> Failure {
 }
 
 async fn describe(args: &ReplayArgs, timeline: &Timeline, context: &Context) -> Outcome {
-    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let mut value = json!({
         "source": args.source,
         "size": timeline.header.size,
@@ -125,6 +124,7 @@ async fn describe(args: &ReplayArgs, timeline: &Timeline, context: &Context) -> 
             at_ms: Some(millis(at)),
             at_seq: None,
             format: SnapshotFormat::Text,
+            timeout_ms: args.timeout.map(millis),
         };
         let host = context.host().await?;
         let then: ReplayResult =

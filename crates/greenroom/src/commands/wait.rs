@@ -29,7 +29,14 @@ pub async fn run(args: WaitArgs, context: &Context) -> Outcome {
             return failure;
         }
         let within = span(millis(args.timeout));
-        Failure { message: format!("cannot {attempt}: nothing matched within {within}"), ..failure }
+        let late = match failure.data.get("behind").and_then(serde_json::Value::as_u64) {
+            None | Some(0) => String::new(),
+            Some(bytes) => {
+                format!("; filters have not answered yet for {bytes} bytes of its output")
+            }
+        };
+        let message = format!("cannot {attempt}: nothing matched within {within}{late}");
+        Failure { message, ..failure }
             .hint(format!("see what it shows with greenroom read {session}"))
     })?;
     context.out.answer(&found, || found.outcome.as_ref().map(describe).unwrap_or_default())?;

@@ -59,6 +59,67 @@ fn the_example_of_datawatch_redacts_a_live_session() {
     assert!(!cast.to_string().contains("blue"), "{cast}");
 }
 
+/// 60 lines through a filter of 50 ms a line: whoever does not wait for it is told what is missing, and whoever does
+/// has all of it. Nobody gets a part that looks like the whole.
+#[test]
+fn a_slow_filter_makes_readers_wait_or_says_how_far_behind_it_is() {
+    let home = home(CONFIG);
+    let slow = "#!/bin/sh\nread line\nsleep 0.05\necho '{\"action\":\"pass\"}'\n";
+    datawatch(home.path(), "slow", &["post_session_output"], slow);
+    let host = Host::in_home(home, &[]);
+    let mut client = host.client();
+    let script = "i=0; while [ $i -lt 60 ]; do echo \"line $i\"; i=$((i+1)); done";
+    let id = host.session(&mut client, script);
+    let began = Instant::now();
+    let wait = json!({ "session": id, "matcher": { "type": "process_exited" }, "timeout_ms": 300 });
+    client.ok("session.wait", wait);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    let all: String = (0..60).map(|n| format!("line {n}\n")).collect();
+    // At once, through every door.
+    let now = |more: Value| {
+        let mut params = json!({ "session": id, "timeout_ms": 1 });
+        let members = more.as_object().unwrap().clone();
+        params.as_object_mut().unwrap().extend(members);
+        params
+    };
+    let page = client.ok("session.transcript", now(json!({ "since": 0, "format": "text" })));
+    assert!(page["behind"].as_u64() > Some(0) && page["has_more"] == true, "{page}");
+    assert!(page["text"].as_str().unwrap().len() < all.len(), "{page}");
+    let fault = client.fault("session.replay", now(json!({})));
+    assert_eq!(fault["data"]["kind"], "timeout", "{fault}");
+    assert!(fault["data"]["behind"].as_u64() > Some(0), "{fault}");
+    let text = now(json!({ "format": "text" }));
+    let page = client.ok("session.export", text.clone());
+    assert!(page["behind"].as_u64() > Some(0) && page["cursor"].is_string(), "{page}");
+    // Page after page: nothing missing, nothing twice.
+    for format in ["text", "asciicast-v3"] {
+        let (mut data, mut cursor) = (String::new(), Value::Null);
+        loop {
+            let mut params = now(json!({ "format": format, "timeout_ms": 100 }));
+            if !cursor.is_null() {
+                params["cursor"] = cursor;
+            }
+            let page = client.ok("session.export", params);
+            data.push_str(page["data"].as_str().unwrap());
+            cursor = page["cursor"].clone();
+            if cursor.is_null() {
+                assert_eq!(page["behind"], 0, "{page}");
+                break;
+            }
+        }
+        if format == "text" {
+            assert_eq!(data, all);
+            continue;
+        }
+        assert!(data.trim_end().ends_with("\"x\", \"0\"]"), "{data}");
+        assert_eq!((data.matches("line 0\\r").count(), data.matches("line 59").count()), (1, 1));
+    }
+    let page =
+        client.ok("session.transcript", json!({ "session": id, "since": 0, "format": "text" }));
+    assert_eq!((&page["behind"], &page["has_more"]), (&json!(0), &json!(false)), "{page}");
+    assert_eq!(page["text"], all);
+}
+
 #[test]
 fn names_decide_the_order_of_filters_and_a_drop_ends_it() {
     let home = home(CONFIG);

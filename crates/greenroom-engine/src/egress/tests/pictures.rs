@@ -49,7 +49,7 @@ fn joined_at(cut: usize, printed: &str, secret: &str, (cols, rows): (u16, u16), 
     let when = format!("{cols} columns, {printed:?} cut at {cut}");
     let seq = Seq(first.len() as u64);
     let frame = Arc::new(screen.frame());
-    let keyframe = Shown::Keyframe(screen.marked_keyframe());
+    let keyframe = Shown::Keyframe(screen.marked_keyframe(), screen.size());
     let window = Size::new(cols + 3, rows + 1).unwrap();
     for (shown, window) in
         [(keyframe, size), (Shown::Grid { frame: frame.clone(), window }, window)]
@@ -96,7 +96,7 @@ fn what_cannot_become_a_secret_is_not_masked() {
         let seq = Seq(text.len() as u64);
         let mut flow = Flow::new(&egress, Some(Sink::AttachRemote), seq);
         flow.restart(seq, &Raw::new(text.as_bytes().to_vec()));
-        let shown = Shown::Keyframe(screen.marked_keyframe());
+        let shown = Shown::Keyframe(screen.marked_keyframe(), screen.size());
         let picture = Picture { shown, before: Vec::new() };
         let bytes = flow.keyframe(seq, Raw::new(picture)).into_inner();
         let viewer = Screen::restore(Size::new(40, 4).unwrap(), &bytes);
