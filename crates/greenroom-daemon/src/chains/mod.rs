@@ -89,6 +89,11 @@ pub async fn start(
     base: greenroom_engine::SessionSpec,
     ask: Ask,
 ) -> Result<SessionHandle, Fault> {
+    if let Some(why) = host.troubles.config() {
+        let message = format!("cannot start a session: {why}");
+        return Err(Fault::new(FaultKind::Conflict, message)
+            .hint("correct the file, then: greenroom reload"));
+    }
     host.engine.check(&base).map_err(fault::engine)?;
     let id = host.engine.next_id().await.map_err(fault::engine)?;
     let spec = SessionSpec::new(id, base, ask);

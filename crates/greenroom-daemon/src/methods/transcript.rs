@@ -1,6 +1,7 @@
 //! `session.transcript`: output from a point on, as text or bytes.
 
 use greenroom_engine::Seq;
+use greenroom_engine::egress::Sight;
 use greenroom_engine::transcript::plain;
 use greenroom_protocol::Fault;
 use greenroom_protocol::api::Base64;
@@ -44,6 +45,7 @@ pub async fn transcript(call: Call, params: TranscriptParams) -> Result<Transcri
         has_more: next < page.tail.0,
         // Without a point to start from nothing was asked for that is missing.
         dropped: if params.since.is_some() { page.dropped } else { 0 },
+        withheld: (sight == Sight::Masked).then(|| handle.info().withheld).flatten(),
     })
 }
 

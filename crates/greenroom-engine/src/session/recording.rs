@@ -72,9 +72,8 @@ impl Recording {
             sink,
             stopped: false,
             limit: limit.unwrap_or(Seq(u64::MAX)),
-            applying: governed.map(|governed| {
-                Applying::new(governed.ledger().edits(Seq(0), Seq(u64::MAX)), true)
-            }),
+            applying: governed
+                .map(|governed| Applying::new(governed.edits(Seq(0), Seq(u64::MAX)), true)),
         };
         let end = self.reader.replay(ReplayFrom::Oldest, &mut |item| masking.item(item))?;
         masking.finish(self.ended);

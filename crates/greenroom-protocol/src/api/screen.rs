@@ -228,6 +228,9 @@ pub struct Snapshot {
     /// The window title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// Why text is masked that would be shown if all were well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
     /// Only rows changed after this are here; absent = the whole screen (or region).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
@@ -522,6 +525,9 @@ pub struct TranscriptResult {
     /// Bytes that were asked for and are no longer kept.
     #[serde(default)]
     pub dropped: u64,
+    /// Why text is masked that would be shown if all were well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
 }
 
 #[cfg(test)]
