@@ -4,6 +4,7 @@
 
 mod attach;
 mod completions;
+mod damage;
 mod demo;
 mod escapes;
 mod json;
