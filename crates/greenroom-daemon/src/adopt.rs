@@ -68,8 +68,11 @@ pub fn without_record(sessions: &Path, known: &[Known]) -> Vec<Known> {
             state: RecordState::Ended { pid: 0, at, status },
         }
     };
+    // A directory without terms is what is left of a session that never ran.
+    let began = |id: &u64| sessions.join(SessionId(*id).to_string()).join("terms").exists();
     directories(sessions)
         .filter(|id| !known.iter().any(|one| one.record.id.0 == *id))
+        .filter(began)
         .map(|id| Known { record: ended(id), held: None, status: None, noted: true })
         .collect()
 }

@@ -126,7 +126,12 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     let mut known = adopt::known(records, inheritance.sessions, storage.noted_since());
     if let Some(lost) = lost {
         troubles.note(lost);
-        known.extend(adopt::without_record(&paths.sessions(), &known));
+    }
+    let nameless = adopt::without_record(&paths.sessions(), &known);
+    if !nameless.is_empty() {
+        let count = nameless.len();
+        troubles.note(format!("{count} sessions have lost their record; they are listed by id"));
+        known.extend(nameless);
     }
     storage.skip_ids(known.iter().map(|one| one.record.id.0).max().unwrap_or(0));
     storage.skip_ids(adopt::last_directory(&paths.sessions()));
