@@ -14,6 +14,7 @@ mod leaks;
 mod sizes;
 mod tree;
 mod unsafe_code;
+mod voices;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ const CHECKS: &[Check] = &[
     ("file sizes", sizes::check),
     ("unsafe code", unsafe_code::check),
     ("leaks", leaks::check),
+    ("one way to the terminal", voices::check),
 ];
 
 fn check() -> Result<()> {

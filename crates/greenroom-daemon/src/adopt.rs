@@ -22,22 +22,69 @@ use crate::keeper::exit_status;
 /// Longest file of `/proc` that is read: an environment of the largest kind.
 const PROC_MAX: usize = 4 * 1024 * 1024;
 
-/// Pairs records with what the keeper holds.
-pub fn known(records: Vec<SessionRecord>, held: Vec<(SessionEntry, Option<Held>)>) -> Vec<Known> {
+/// Pairs records with what the keeper holds. Sessions from `noted_since` on had noted what governs their output.
+pub fn known(
+    records: Vec<SessionRecord>,
+    held: Vec<(SessionEntry, Option<Held>)>,
+    noted_since: u64,
+) -> Vec<Known> {
     let mut held: BTreeMap<u64, (SessionEntry, Option<Held>)> =
         held.into_iter().map(|(entry, held)| (entry.id.0, (entry, held))).collect();
     let mut known: Vec<Known> = records
         .into_iter()
-        .map(|record| match held.remove(&record.id.0) {
-            Some((entry, held)) => Known { record, held, status: status(&entry) },
-            None => Known { record, held: None, status: None },
+        .map(|record| {
+            let noted = record.id.0 >= noted_since;
+            match held.remove(&record.id.0) {
+                Some((entry, held)) => Known { record, held, status: status(&entry), noted },
+                None => Known { record, held: None, status: None, noted },
+            }
         })
         .collect();
     for (_, (entry, held)) in held {
         tracing::warn!(session = entry.id.0, pid = entry.pid, "a session without a record");
-        known.push(Known { record: made_anew(&entry), held, status: status(&entry) });
+        let noted = entry.id.0 >= noted_since;
+        known.push(Known { record: made_anew(&entry), held, status: status(&entry), noted });
     }
     known
+}
+
+/// Sessions whose record is lost and that run no more: their recordings are there, and can be read.
+pub fn without_record(sessions: &Path, known: &[Known]) -> Vec<Known> {
+    let ended = |id: u64| {
+        let at = std::fs::metadata(sessions.join(SessionId(id).to_string()))
+            .and_then(|meta| meta.modified())
+            .unwrap_or(SystemTime::UNIX_EPOCH);
+        let status = greenroom_engine::process::ExitStatus::Unknown;
+        SessionRecord {
+            id: SessionId(id),
+            name: SessionId(id).to_string(),
+            argv: Vec::new(),
+            cwd: "/".into(),
+            size: Size::new(80, 24).expect("80x24 is a size"),
+            labels: BTreeMap::new(),
+            task: None,
+            created: at,
+            key: String::new(),
+            state: RecordState::Ended { pid: 0, at, status },
+        }
+    };
+    // A directory without terms is what is left of a session that never ran.
+    let began = |id: &u64| sessions.join(SessionId(*id).to_string()).join("terms").exists();
+    directories(sessions)
+        .filter(|id| !known.iter().any(|one| one.record.id.0 == *id))
+        .filter(began)
+        .map(|id| Known { record: ended(id), held: None, status: None, noted: true })
+        .collect()
+}
+
+/// The greatest id that has a directory: it must not come again, whatever the database knows.
+pub fn last_directory(sessions: &Path) -> u64 {
+    directories(sessions).max().unwrap_or(0)
+}
+
+fn directories(sessions: &Path) -> impl Iterator<Item = u64> {
+    let names = std::fs::read_dir(sessions).into_iter().flatten().flatten();
+    names.filter_map(|entry| Some(entry.file_name().to_str()?.parse::<SessionId>().ok()?.0))
 }
 
 fn status(entry: &SessionEntry) -> Option<greenroom_engine::process::ExitStatus> {
@@ -103,11 +150,13 @@ mod tests {
         over.id = SessionId(2);
         let exited = SessionState::Exited(keeper::ExitStatus::Code(3));
         let held = vec![(entry(1, exited), None), (entry(9, SessionState::Running), None)];
-        let known = known(vec![record, over], held);
+        let known = known(vec![record, over], held, 2);
         let seen: Vec<_> = known.iter().map(|one| (one.record.id.0, one.status)).collect();
         let code = greenroom_engine::process::ExitStatus::Code(3);
         assert_eq!(seen, [(1, Some(code)), (2, None), (9, None)]);
         assert_eq!(known[0].record.name, "mine");
+        let noted: Vec<bool> = known.iter().map(|one| one.noted).collect();
+        assert_eq!(noted, [false, true, true]);
     }
 
     #[test]

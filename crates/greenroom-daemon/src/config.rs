@@ -6,6 +6,7 @@
 
 mod keys;
 mod plugins;
+mod settled;
 mod value;
 mod yaml;
 
@@ -21,6 +22,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use keys::{KEYS, Key};
 pub use plugins::Plugins;
+pub use settled::Settled;
 pub use value::Given;
 
 /// A file larger than this is not a configuration.

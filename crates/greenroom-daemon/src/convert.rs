@@ -91,6 +91,7 @@ pub fn info(info: SessionInfo, clients: Vec<wire::ClientEntry>) -> wire::Session
         deadline_at: None,
         notes: Vec::new(),
         denied: Vec::new(),
+        withheld: info.withheld,
         explain: None,
     }
 }

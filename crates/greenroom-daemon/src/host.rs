@@ -22,6 +22,7 @@ use crate::methods::waits::Waits;
 use crate::plugins::PluginsSlot;
 use crate::run_file::Runs;
 use crate::store::Storage;
+use crate::trouble::Troubles;
 
 pub struct Host {
     pub engine: Engine,
@@ -42,6 +43,8 @@ pub struct Host {
     pub keeper: Arc<Keeper>,
     pub hello: KeeperHello,
     pub config: Config,
+    /// What is wrong with our own files.
+    pub troubles: Troubles,
     /// Where clients reach us.
     pub socket: PathBuf,
     pub started: SystemTime,

@@ -3,7 +3,8 @@
 //! The map, in the order of a request: [`run`] composes everything; `socket` accepts, `rpc` reads
 //! frames and finds the handler, `methods` asks the engine, `convert` speaks both languages,
 //! `attach` is the binary stream. Beside them: `keeper` and `adopt` (processes that outlive us),
-//! `store` and `events` (records and the event log), [`config`], [`Paths`], `logs`, `lifecycle`.
+//! `store` and `events` (records and the event log), [`config`], [`Paths`], `logs`, `lifecycle`,
+//! `trouble` (files of ours that are damaged).
 //!
 //! Deliberately absent: what a session is (the engine), how bytes become a screen, and forks.
 #![forbid(unsafe_code)]
@@ -33,6 +34,7 @@ mod run;
 mod run_file;
 mod socket;
 mod store;
+mod trouble;
 
 pub use paths::{Paths, PathsError};
 pub use run::{DaemonOptions, run};

@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use greenroom_engine::egress::{Egress, Raw, Sink};
+use greenroom_engine::keep;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -58,7 +59,10 @@ impl Logs {
     }
 
     fn open(path: &Path, config: &Log) -> Result<Logs, LogError> {
-        let rotated = Rotated::open(path, config.file_bytes, config.files)
+        let open = || Rotated::open(path, config.file_bytes, config.files);
+        // Something that is no log may lie there; it is not worth the host.
+        let rotated = open()
+            .or_else(|error| keep::set_aside(path).map_err(|_| error).and_then(|_| open()))
             .map_err(|source| LogError { path: path.to_owned(), source })?;
         let (queue, lines) = sync_channel(QUEUE_LINES);
         let dropped = Arc::new(AtomicU64::new(0));

@@ -193,6 +193,11 @@ impl Paths {
         self.state.join("greenroom.db")
     }
 
+    /// A copy of the last configuration file without a mistake.
+    pub fn good_config(&self) -> PathBuf {
+        self.state.join("config.good")
+    }
+
     pub fn logs(&self) -> PathBuf {
         self.state.join("logs")
     }

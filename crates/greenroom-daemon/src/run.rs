@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use greenroom_engine::egress::{HostKey, Redaction, Rules};
+use greenroom_engine::egress::{HostKey, LoadedKey, Redaction, Rules};
 use greenroom_engine::journal::{Budget, JournalError, Limits, Spiller};
 use greenroom_engine::session::Ladder;
 use greenroom_engine::threads::SessionThreads;
@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use crate::adopt;
 use crate::attach::Viewers;
 use crate::chains::{self, Ends};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Settled};
 use crate::events::{Facts, of_the_host};
 use crate::hooks::{self, Gatekeeper, Happenings, Hooks};
 use crate::host::{Counters, Host};
@@ -35,7 +35,8 @@ use crate::paths::{Paths, PathsError};
 use crate::plugins::{Plugins, PluginsSlot};
 use crate::run_file::{self, Runs};
 use crate::socket::{self, SocketError};
-use crate::store::{Storage, StorageError};
+use crate::store::{Opened, Storage, StorageError};
+use crate::trouble::Troubles;
 
 /// Exit code of a daemon that could not begin or lost its footing: restarted with back-off.
 const EXIT_FAILED: u8 = 1;
@@ -124,12 +125,26 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
     // What it does to the state, nobody else does: the last daemon has really ended.
     let _alone = claim::hold(&paths.daemon_lock(), LAST_DAEMON)?;
     let (keeper, inheritance) = Keeper::meet(inherited.link, Notes::below(paths.state()))?;
-    let config = configured(&paths, &inheritance.hello)?;
-    let logs = Logs::start(&paths.daemon_log(), &config.log)?;
-    let (storage, records) = Storage::open(&paths.database(), config.events.keep)?;
+    let settled = configured(&paths, &inheritance.hello)?;
+    let logs = Logs::start(&paths.daemon_log(), &settled.config.log)?;
+    let troubles = Troubles::default();
+    troubles.config_is(settled.trouble());
+    let config = settled.config;
+    let Opened { storage, records, lost } =
+        Storage::open_or_begin_anew(&paths.database(), config.events.keep)?;
     keeper.find_lost(&records);
-    let known = adopt::known(records, inheritance.sessions);
+    let mut known = adopt::known(records, inheritance.sessions, storage.noted_since());
+    if let Some(lost) = lost {
+        troubles.note(lost);
+    }
+    let nameless = adopt::without_record(&paths.sessions(), &known);
+    if !nameless.is_empty() {
+        let count = nameless.len();
+        troubles.note(format!("{count} sessions have lost their record; they are listed by id"));
+        known.extend(nameless);
+    }
     storage.skip_ids(known.iter().map(|one| one.record.id.0).max().unwrap_or(0));
+    storage.skip_ids(adopt::last_directory(&paths.sessions()));
     let socket = socket_of(&inherited.listener).unwrap_or_else(|| paths.socket());
     let gatekeeper = Gatekeeper::default();
     let (chains, built_in) = chains::load(&paths, &socket, &config, &gatekeeper)?;
@@ -147,7 +162,9 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
         let workers = Arc::new(Workers::new(keeper.clone(), paths.logs().join("plugins.log")));
         let hooks = hooks::load(&paths, &socket, &config, workers, &happenings);
         let facts = Facts::new(storage.clone(), ends.clone(), happenings.clone());
-        let engine = engine(&keeper, &storage, facts, &config, &paths, (&threads, &hooks))?;
+        let redaction = redaction(&config, &paths, &troubles)?;
+        let engine =
+            engine((&keeper, &storage, facts), redaction, &config, &paths, (&threads, &hooks))?;
         let sessions = known.len();
         engine.adopt(known);
         let host = Arc::new(Host {
@@ -164,6 +181,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             keeper,
             hello: inheritance.hello,
             config,
+            troubles,
             socket,
             started: SystemTime::now(),
             life: Life::default(),
@@ -202,13 +220,11 @@ fn socket_of(listener: &std::os::unix::net::UnixListener) -> Option<PathBuf> {
 }
 
 /// A broken file keeps a host from starting, but not from coming back: sessions wait for it.
-fn configured(paths: &Paths, hello: &KeeperHello) -> Result<Config, RunError> {
-    match Config::load(&paths.config_file()) {
-        Err(error) if hello.daemon_starts > 1 => {
-            failed(&RunError::Config(error));
-            Ok(Config::default())
-        }
-        other => Ok(other?),
+fn configured(paths: &Paths, hello: &KeeperHello) -> Result<Settled, RunError> {
+    let settled = Config::settled(&paths.config_file(), &paths.good_config());
+    match settled.mistake {
+        Some(mistake) if hello.daemon_starts <= 1 => Err(mistake.into()),
+        _ => Ok(settled),
     }
 }
 
@@ -227,9 +243,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, RunError> {
 }
 
 fn engine(
-    keeper: &Arc<Keeper>,
-    storage: &Storage,
-    facts: Facts,
+    (keeper, storage, facts): (&Arc<Keeper>, &Storage, Facts),
+    redaction: Redaction,
     config: &Config,
     paths: &Paths,
     (threads, hooks): (&SessionThreads, &Hooks),
@@ -244,16 +259,20 @@ fn engine(
         limits,
         spiller: Spiller::start(budget)?,
         threads: threads.threads(),
-        redaction: redaction(config, paths)?,
+        redaction,
         filters: Some(hooks.filters()),
         max_running: config.sessions.max,
     }))
 }
 
 /// What is masked, and the key that keeps the values of sessions for the next daemon.
-fn redaction(config: &Config, paths: &Paths) -> Result<Redaction, RunError> {
+fn redaction(config: &Config, paths: &Paths, troubles: &Troubles) -> Result<Redaction, RunError> {
     let file = paths.state().join("values.key");
-    let key = HostKey::load(&file).map_err(|source| RunError::Key { file, source })?;
+    let LoadedKey { key, trouble } =
+        HostKey::load(&file).map_err(|source| RunError::Key { file, source })?;
+    if let Some(trouble) = trouble {
+        troubles.note(format!("{trouble}; what sessions with values print is withheld"));
+    }
     let rules = Rules::without(&config.redact.without).unwrap_or_else(|_| Rules::built_in());
     Ok(Redaction::new(rules, config.redact.attach, key))
 }

@@ -9,11 +9,12 @@ mod records;
 mod rows;
 mod schema;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use greenroom_engine::SessionId;
+use greenroom_engine::keep;
 use greenroom_engine::process::Wait;
 use greenroom_engine::store::{SessionRecord, Store, StoreError};
 use greenroom_protocol::Timestamp;
@@ -51,7 +52,31 @@ struct Shared {
     /// The same since the start.
     lost_ever: AtomicU64,
     newest: AtomicU64,
+    noted_since: u64,
     live: broadcast::Sender<Arc<Event>>,
+}
+
+/// A store, and what was in it.
+pub struct Opened {
+    pub storage: Storage,
+    pub records: Vec<SessionRecord>,
+    /// The old file could not be used.
+    pub lost: Option<String>,
+}
+
+/// The database with the files SQLite keeps beside it: alone they would damage the next one.
+fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
+    for more in ["-wal", "-shm"] {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(more);
+        if std::fs::symlink_metadata(&beside).is_ok() {
+            keep::set_aside(Path::new(&beside))?;
+        }
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => keep::set_aside(path),
+        Err(_) => Ok(path.to_owned()),
+    }
 }
 
 enum Command {
@@ -84,6 +109,7 @@ impl Storage {
             lost: AtomicU64::new(0),
             lost_ever: AtomicU64::new(0),
             newest: AtomicU64::new(rows::newest(&connection).map_err(read)?),
+            noted_since: records::noted_since(&connection).map_err(read)?,
             live: broadcast::Sender::new(LIVE),
         });
         let (queue, commands) = mpsc::channel(QUEUE);
@@ -93,6 +119,30 @@ impl Storage {
             .spawn(move || worker.run(commands))
             .map_err(StorageError::Thread)?;
         Ok((Storage { queue, shared }, known))
+    }
+
+    /// The same; a file that is damaged is set aside, and another begun.
+    pub fn open_or_begin_anew(path: &Path, keep: u64) -> Result<Opened, StorageError> {
+        let why = match Storage::open(path, keep) {
+            Ok((storage, records)) => return Ok(Opened { storage, records, lost: None }),
+            Err(error @ (StorageError::Newer { .. } | StorageError::Thread(_))) => {
+                return Err(error);
+            }
+            Err(error) => error,
+        };
+        let aside = set_aside(path)
+            .map_err(|source| StorageError::File { path: path.to_owned(), source })?;
+        let (storage, records) = Storage::open(path, keep)?;
+        let lost = format!(
+            "{why}; it was set aside as {}: names, labels and events of earlier sessions are lost",
+            aside.display()
+        );
+        Ok(Opened { storage, records, lost: Some(lost) })
+    }
+
+    /// Sessions from this one on began when what governs their output was noted with them.
+    pub fn noted_since(&self) -> u64 {
+        self.shared.noted_since
     }
 
     /// Never gives out `id` or one before it.

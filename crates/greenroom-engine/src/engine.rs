@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
 
-use crate::egress::{Egress, Filters, LineFilter, Literals, Redaction};
+use crate::egress::{Egress, Filters, HostKey, Literals, Redaction, Terms};
 use crate::error::EngineError;
 use crate::events::{Event, Events, Fact};
 use crate::id::SessionId;
@@ -61,6 +61,8 @@ pub struct Known {
     pub held: Option<Held>,
     /// How it ended, if it did while nobody looked.
     pub status: Option<ExitStatus>,
+    /// It began when sessions had their terms noted: one without a note has lost it.
+    pub noted: bool,
 }
 
 #[derive(Clone)]
@@ -137,7 +139,7 @@ impl Engine {
     /// task of its own, so that the host can answer at once.
     pub fn adopt(&self, known: Vec<Known>) {
         for one in known {
-            let Known { mut record, held, status } = one;
+            let Known { mut record, held, status, noted } = one;
             if let (Some(held), RecordState::Starting) = (&held, &record.state) {
                 record.state = RecordState::Running { pid: held.pid };
             }
@@ -160,7 +162,7 @@ impl Engine {
                 let status = status.unwrap_or(ExitStatus::Unknown);
                 record.state = RecordState::Ended { pid, at: SystemTime::now(), status };
             }
-            let egress = self.egress_again(&record);
+            let egress = self.egress_again(&record, noted);
             let dir = self.dir_of(record.id);
             if let (Boot::Ended, RecordState::Ended { at, .. }) = (&boot, &record.state) {
                 self.parts.spiller.adopt_ended(dir.clone(), *at);
@@ -328,8 +330,7 @@ impl Engine {
         spec: &SessionSpec,
     ) -> Result<SessionHandle, EngineError> {
         let id = record.id;
-        let egress = self.keep_hidden(id, spec)?;
-        self.govern(&egress, &record)?;
+        let egress = self.terms(&record, spec)?;
         let held = self.parts.processes.spawn(id, spec).await?;
         let pid = held.pid;
         // What was asked for a while ago runs since now; its recording begins here.
@@ -375,30 +376,32 @@ impl Engine {
         Ok((master, journal))
     }
 
-    /// What the session must not show, for this daemon and the next: known before its first byte.
-    fn keep_hidden(&self, id: SessionId, spec: &SessionSpec) -> Result<Egress, EngineError> {
+    /// What the session must not show, for this daemon and the next: known and noted before its first byte.
+    fn terms(&self, record: &SessionRecord, spec: &SessionSpec) -> Result<Egress, EngineError> {
+        let id = record.id;
         let hidden: Vec<Vec<u8>> =
             spec.hidden.iter().map(|value| value.as_encoded_bytes().to_vec()).collect();
-        if !hidden.is_empty() {
-            self.make_dir(id)
-                .and_then(|dir| self.parts.redaction.key.seal(&dir, &hidden))
-                .map_err(|source| EngineError::KeepHidden { id, source })?;
+        let filter = match &self.parts.filters {
+            Some(filters) => filters.filter_for(record, None).map_err(EngineError::BadSpec)?,
+            None => None,
+        };
+        let egress = self.egress_of(&hidden, false);
+        let terms = Terms {
+            attach: egress.filters_attach(),
+            values: u32::try_from(hidden.len()).unwrap_or(u32::MAX),
+            filters: filter.as_ref().and_then(|filter| filter.note()),
+        };
+        let dir = self
+            .make_dir(id)
+            .and_then(|dir| self.parts.redaction.key.seal(&dir, id, &hidden).map(|()| dir))
+            .and_then(|dir| terms.write(&dir, id).map(|()| dir))
+            .map_err(|source| EngineError::KeepHidden { id, source })?;
+        if let Some(filter) = filter {
+            egress
+                .govern(filter, &dir)
+                .map_err(|source| EngineError::KeepAnswers { id, source })?;
         }
-        Ok(self.egress_of(&hidden))
-    }
-
-    /// Puts the session's filter, if it has one, between it and its readers: there before its first byte.
-    fn govern(&self, egress: &Egress, record: &SessionRecord) -> Result<(), EngineError> {
-        let Some(filter) = self.filter_for(record) else { return Ok(()) };
-        let id = record.id;
-        self.make_dir(id)
-            .and_then(|dir| egress.govern(filter, &dir))
-            .map_err(|source| EngineError::KeepAnswers { id, source })?;
-        Ok(())
-    }
-
-    fn filter_for(&self, record: &SessionRecord) -> Option<Arc<dyn LineFilter>> {
-        self.parts.filters.as_ref()?.filter_for(record)
+        Ok(egress)
     }
 
     fn make_dir(&self, id: SessionId) -> std::io::Result<PathBuf> {
@@ -407,28 +410,85 @@ impl Engine {
         Ok(dir)
     }
 
-    /// As an earlier daemon left it.
-    fn egress_again(&self, record: &SessionRecord) -> Egress {
-        let id = record.id;
-        let hidden = self.parts.redaction.key.open(&self.dir_of(id)).unwrap_or_else(|error| {
-            tracing::error!(session = %id, %error, "the values to hide cannot be read; only the rules hold");
-            Vec::new()
-        });
-        let egress = self.egress_of(&hidden);
-        if let Err(error) = egress.recall(&self.dir_of(id)) {
+    /// As an earlier daemon left it. What cannot be had is never taken for what there never was.
+    fn egress_again(&self, record: &SessionRecord, noted: bool) -> Egress {
+        let (id, dir) = (record.id, self.dir_of(record.id));
+        let withheld = |attach: bool, why: String| {
+            tracing::error!(session = %id, why, "its output is withheld");
+            Egress::withheld(&self.parts.redaction, attach, why)
+        };
+        let lost = |error: std::io::Error| {
+            let file = Terms::file(&dir);
+            format!("what governs its output is not known: {}: {error}", file.display())
+        };
+        let terms = match Terms::read(&dir, id) {
+            Ok(Some(terms)) => Some(terms),
+            // An older version noted nothing.
+            Ok(None) if !noted => None,
+            Ok(None) => return withheld(true, lost(std::io::ErrorKind::NotFound.into())),
+            Err(error) => return withheld(true, lost(error)),
+        };
+        let attach = terms.as_ref().is_some_and(|terms| terms.attach);
+        let mut egress = match self.hidden_again(&dir, id, terms.as_ref()) {
+            Ok(hidden) => self.egress_of(&hidden, attach),
+            Err(why) => withheld(attach, why),
+        };
+        let was = terms.as_ref().and_then(|terms| terms.filters.as_deref());
+        if let Err(error) = egress.recall(&dir, was.is_some()) {
             tracing::error!(session = %id, %error, "what filters answered cannot be read");
+            egress.recall_nothing();
         }
-        if let Err(error) = self.govern(&egress, record) {
-            tracing::error!(session = %id, %error, "filters are asked again about everything");
-            if let Some(filter) = self.filter_for(record) {
-                egress.govern_in_memory(filter);
+        let filter = match (&self.parts.filters, was) {
+            (Some(filters), was) => filters.filter_for(record, was),
+            (None, Some(_)) => Err("nobody here can say who filters it".to_owned()),
+            (None, None) => Ok(None),
+        };
+        match filter {
+            Ok(None) => {}
+            Ok(Some(filter)) => {
+                if let Err(error) = egress.govern(filter.clone(), &dir) {
+                    tracing::error!(session = %id, %error, "filters are asked again about everything");
+                    egress.govern_in_memory(filter.clone());
+                }
+                if let Some(why) = filter.absent() {
+                    tracing::error!(session = %id, why, "its output is masked");
+                }
             }
+            Err(why) => egress = withheld(attach, why),
         }
         egress
     }
 
-    fn egress_of(&self, hidden: &[Vec<u8>]) -> Egress {
-        Egress::new(&self.parts.redaction, Literals::new(hidden.iter().map(Vec::as_slice)))
+    /// The values of a session as they were sealed, or why they cannot be had.
+    fn hidden_again(
+        &self,
+        dir: &Path,
+        id: SessionId,
+        terms: Option<&Terms>,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        let lost = |why: String| {
+            let file = HostKey::file(dir);
+            format!("the values it must not show are not known: {}: {why}", file.display())
+        };
+        let found = self.parts.redaction.key.open(dir, id).map_err(|error| lost(error.to_string()));
+        match (terms, found?) {
+            (None, found) => Ok(found.unwrap_or_default()),
+            (Some(terms), found) => {
+                let found = found.unwrap_or_default();
+                match found.len() as u64 == u64::from(terms.values) {
+                    true => Ok(found),
+                    false if found.is_empty() => Err(lost("there is no such file".to_owned())),
+                    false => {
+                        Err(lost(format!("it has {} of {} values", found.len(), terms.values)))
+                    }
+                }
+            }
+        }
+    }
+
+    fn egress_of(&self, hidden: &[Vec<u8>], attach: bool) -> Egress {
+        let literals = Literals::new(hidden.iter().map(Vec::as_slice));
+        Egress::noted(&self.parts.redaction, literals, attach)
     }
 
     /// `before` is what an earlier daemon left of its journal.

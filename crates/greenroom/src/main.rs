@@ -3,7 +3,7 @@
 //! The first argument selects a stage: `keeper` and `daemon` are the host's own processes,
 //! `fake-agent` the program of the demo; everything else is a verb of the command line. The map:
 //! [`cli`] is the tree of verbs, [`commands`] does them, [`host`] finds or starts the host,
-//! [`attach`] is the interactive terminal, [`player`] plays recordings, [`output`] and [`error`] are how we speak, [`stage`]
+//! [`attach`] is the interactive terminal, [`player`] plays recordings, [`output`], [`safe`] and [`error`] are how we speak, [`stage`]
 //! enters the host's processes.
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod error;
 mod host;
 mod output;
 mod player;
+mod safe;
 mod stage;
 mod stdio;
 mod stop;
@@ -81,7 +82,7 @@ fn report(failure: &Failure, json: bool) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if json {
-        output::tell(&failure.to_json().to_string());
+        output::tell_json(&failure.to_json());
     } else {
         output::tell(&format!("greenroom: {failure}"));
     }

@@ -11,6 +11,8 @@ use serde::Serialize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::error::Failure;
+use crate::safe;
+pub use crate::safe::one_line;
 
 /// Columns when nobody says otherwise.
 const DEFAULT_COLUMNS: usize = 80;
@@ -97,7 +99,7 @@ impl Output {
         if !self.color || tone == Tone::Plain || text.is_empty() {
             return text.to_owned();
         }
-        format!("\x1b[{}m{text}\x1b[0m", tone.sgr())
+        safe::painted(tone.sgr(), text)
     }
 
     /// The answer of a verb: `value` with `--json`, else `text`.
@@ -114,11 +116,20 @@ impl Output {
         let text = serde_json::to_string(value).map_err(|error| {
             Failure::failed(format!("cannot write the answer as JSON: {error}"))
         })?;
-        self.line(&text)
+        self.whole_line(&safe::json(&text))
     }
 
-    /// One line on stdout; nothing at all for an empty text.
+    /// One line on stdout; nothing at all for an empty text. What a terminal would obey is escaped.
     pub fn line(&self, text: &str) -> Result<(), Failure> {
+        self.whole_line(&safe::terminal(text))
+    }
+
+    /// The same as it is: for what a program showed, which somebody asked to see.
+    pub fn shown(&self, text: &str) -> Result<(), Failure> {
+        self.whole_line(text)
+    }
+
+    fn whole_line(&self, text: &str) -> Result<(), Failure> {
         if text.is_empty() {
             return Ok(());
         }
@@ -188,7 +199,23 @@ impl Output {
 
 /// A line on stderr. A stderr that is gone is not worth dying for.
 pub fn tell(text: &str) {
-    drop(writeln!(io::stderr().lock(), "{text}"));
+    drop(writeln!(io::stderr().lock(), "{}", safe::terminal(text)));
+}
+
+/// A JSON value on stderr.
+pub fn tell_json(value: &serde_json::Value) {
+    drop(writeln!(io::stderr().lock(), "{}", safe::json(&value.to_string())));
+}
+
+/// The beginning of a line on stderr that goes on.
+pub fn begin(text: &str) {
+    let mut err = io::stderr().lock();
+    drop(write!(err, "{}", safe::terminal(text)).and_then(|()| err.flush()));
+}
+
+/// Takes back a line that [`begin`] began.
+pub fn take_back() {
+    drop(write!(io::stderr().lock(), "\r\x1b[K"));
 }
 
 /// Columns of the window: `COLUMNS`, the terminal, or 80.
@@ -215,11 +242,6 @@ fn elide(text: &str, width: usize) -> String {
     }
     kept.push('…');
     kept
-}
-
-/// Text from a session shown in a table: control characters must not reach the terminal.
-pub fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// A span of time in one or two units: `4 s`, `3 m`, `2 h 5 m`, `3 d`.
@@ -280,7 +302,7 @@ mod tests {
     fn colours_only_when_on() {
         assert_eq!(plain(80).paint(Tone::Bad, "x"), "x");
         let color = Output { color: true, ..plain(80) };
-        assert_eq!(color.paint(Tone::Bad, "x"), "\x1b[31mx\x1b[0m");
+        assert_eq!(safe::terminal(&color.paint(Tone::Bad, "x")), "\x1b[31mx\x1b[0m");
     }
 
     #[test]

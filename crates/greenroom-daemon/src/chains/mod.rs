@@ -90,6 +90,11 @@ pub async fn start(
     base: greenroom_engine::SessionSpec,
     ask: Ask,
 ) -> Result<SessionHandle, Fault> {
+    if let Some(why) = host.troubles.config() {
+        let message = format!("cannot start a session: {why}");
+        return Err(Fault::new(FaultKind::Conflict, message)
+            .hint("correct the file, then: greenroom reload"));
+    }
     let sessions = host.engine.handles().len() as u64;
     descriptors::room_for_a_session(sessions, host.counters.connections())?;
     host.engine.check(&base).map_err(fault::engine)?;

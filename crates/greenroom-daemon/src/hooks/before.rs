@@ -16,7 +16,7 @@ use greenroom_plugins::spec::{
 use greenroom_protocol::manifest::Hook;
 use serde_json::{Map, Value, json};
 
-use super::{Wish, allowed};
+use super::{Leave, Wish, leave};
 use crate::host::Host;
 
 /// Its name in lists of plugins.
@@ -42,7 +42,7 @@ impl Gatekeeper {
         let payload = payload(&host, spec);
         let wish = Wish { hook: Hook::SessionBefore, session: Some(spec.id), attempt: "" };
         let asked = payload.fields().clone();
-        let fields = allowed(&host, wish, payload).await.map_err(|fault| {
+        let Leave { fields, refused } = leave(&host, wish, payload).await.map_err(|fault| {
             let text = |name: &str| {
                 fault.data.more.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
             };
@@ -50,6 +50,9 @@ impl Gatekeeper {
             Refusal { plugin: text("plugin"), what: text("reason"), hint: Some(hint), denied: true }
         })?;
         apply(spec, &asked, &fields);
+        for what in refused {
+            spec.note(format!("not done: {what}"));
+        }
         let labels = spec.base.labels.clone();
         host.hooks.plugins.meet(&SessionFacts { id: spec.id, labels });
         Ok(())
@@ -100,7 +103,9 @@ fn payload(host: &Host, spec: &SessionSpec) -> Payload {
     let command = spec.base.argv.iter().map(|word| clean(word.to_string_lossy().into_owned()));
     let labels: Map<String, Value> =
         spec.base.labels.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let confined = spec.ask.sandbox.is_some() || spec.base.confinement.is_some();
     Payload::new()
+        .confined(confined)
         .maybe("task", spec.base.task.clone().map(clean))
         .text("project_dir", clean(spec.base.cwd.display().to_string()))
         .maybe("backend", spec.backend.clone().map(clean))

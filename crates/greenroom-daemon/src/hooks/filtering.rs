@@ -21,8 +21,13 @@ const NICE: i32 = 10;
 pub struct Filtering(pub PluginHost);
 
 impl Filters for Filtering {
-    fn filter_for(&self, session: &SessionRecord) -> Option<Arc<dyn LineFilter>> {
-        self.0.filter_for(&SessionFacts { id: session.id, labels: session.labels.clone() })
+    fn filter_for(
+        &self,
+        session: &SessionRecord,
+        noted: Option<&[u8]>,
+    ) -> Result<Option<Arc<dyn LineFilter>>, String> {
+        let facts = SessionFacts { id: session.id, labels: session.labels.clone() };
+        self.0.filter_for(&facts, noted)
     }
 
     fn place(&self) -> Option<Handle> {

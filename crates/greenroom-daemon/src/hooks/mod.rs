@@ -118,16 +118,29 @@ pub struct Wish<'a> {
     pub attempt: &'a str,
 }
 
+/// What plugins agreed to.
+pub struct Leave {
+    /// The fields as they are then.
+    pub fields: Map<String, Value>,
+    /// What plugins wanted changed and may not change.
+    pub refused: Vec<String>,
+}
+
 /// Asks the plugins of a gate, and a person where they leave it to one. Answers the fields as they are then.
 pub async fn allowed(
     host: &Arc<Host>,
     wish: Wish<'_>,
     payload: Payload,
 ) -> Result<Map<String, Value>, Fault> {
+    leave(host, wish, payload).await.map(|leave| leave.fields)
+}
+
+/// The same, with what was refused.
+async fn leave(host: &Arc<Host>, wish: Wish<'_>, payload: Payload) -> Result<Leave, Fault> {
     match host.hooks.plugins.gate(wish.hook, wish.session, payload).await {
-        GateOutcome::Pass { fields, .. } => Ok(fields),
+        GateOutcome::Pass { fields, refused, .. } => Ok(Leave { fields, refused }),
         GateOutcome::Block { plugin, reason } => Err(denied(&wish, &plugin, &reason)),
-        GateOutcome::Ask { plugin, reason, fields, .. } => {
+        GateOutcome::Ask { plugin, reason, fields, refused, .. } => {
             let question = approvals::Question {
                 session: wish.session,
                 title: format!("{} asks about {}", plugin, wish.hook),
@@ -135,7 +148,7 @@ pub async fn allowed(
                 source: wish.hook.name(),
             };
             match approvals::ask(host, question).await {
-                Ok(()) => Ok(fields),
+                Ok(()) => Ok(Leave { fields, refused }),
                 Err(no) => Err(denied(&wish, &no.by, &no.reason)),
             }
         }

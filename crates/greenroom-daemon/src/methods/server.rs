@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use greenroom_engine::SessionInfo;
 use greenroom_keeper as keeper;
 use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::server::{
@@ -17,6 +18,7 @@ use serde_json::Value;
 
 use crate::chains;
 use crate::events::of_the_host;
+use crate::host::Host;
 use crate::http;
 use crate::lifecycle::Ending;
 use crate::rpc::fault;
@@ -127,7 +129,19 @@ pub async fn stats(call: Call, _: Empty) -> Result<StatsResult, Fault> {
             ("marks_dropped".to_owned(), infos.iter().map(|info| info.dropped_marks).sum()),
         ]),
         cleanups: chains::pending(host),
+        troubles: troubles(host, &infos),
     })
+}
+
+fn troubles(host: &Host, infos: &[SessionInfo]) -> Vec<String> {
+    let mut told = host.troubles.told();
+    told.extend(host.hooks.plugins.blind());
+    let withheld = |info: &SessionInfo| {
+        let why = info.withheld.as_ref()?;
+        Some(format!("session {} is masked: {why}", info.record.id))
+    };
+    told.extend(infos.iter().filter_map(withheld));
+    told
 }
 
 fn since(time: SystemTime) -> u64 {

@@ -92,6 +92,9 @@ pub async fn snapshot(call: Call, params: SnapshotParams) -> Result<Body, Fault>
     let (frame, seq) = in_time(patience, handle.frame_as(sight)).await?;
     let frame = extra.frame(frame);
     let mut shot = convert::screen::snapshot(&frame, seq, params.format, params.region);
+    if sight == Sight::Masked {
+        shot.withheld = handle.info().withheld;
+    }
     // Frames of one sight must not be compared with, or kept for, those of another.
     let keeps = sight == Sight::Masked && extra.is_empty();
     if keeps && matches!(params.format, SnapshotFormat::Rows | SnapshotFormat::Runs) {
@@ -124,7 +127,8 @@ async fn text(call: &Call, handle: &SessionHandle, patience: Duration) -> Result
         return Ok(body);
     }
     let (frame, seq) = in_time(patience, handle.frame()).await?;
-    let shot = convert::screen::snapshot(&frame, seq, SnapshotFormat::Text, None);
+    let mut shot = convert::screen::snapshot(&frame, seq, SnapshotFormat::Text, None);
+    shot.withheld = handle.info().withheld;
     let body = Body::of(&shot)?;
     let text = Text { seq, visible_at: change.visible_at, body: body.clone() };
     call.host.screens.keep_text(handle.id(), text);

@@ -59,6 +59,7 @@ pub async fn transcript(call: Call, params: TranscriptParams) -> Result<Transcri
         // Without a point to start from nothing was asked for that is missing.
         dropped: if params.since.is_some() { page.dropped } else { 0 },
         behind,
+        withheld: (sight == Sight::Masked).then(|| handle.info().withheld).flatten(),
     })
 }
 

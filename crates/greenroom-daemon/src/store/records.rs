@@ -13,6 +13,7 @@ use greenroom_engine::term::Size;
 use rusqlite::{Connection, Row, params};
 
 const LAST_ID: &str = "session";
+const NOTED_SINCE: &str = "noted_since";
 
 pub(super) fn save(connection: &Connection, record: &SessionRecord) -> rusqlite::Result<()> {
     let state = Columns::of(&record.state);
@@ -65,9 +66,33 @@ pub(super) fn last_id(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(last.max(0) as u64)
 }
 
+/// The first session that has what governs its output noted beside it. Found out once: in a file that an older version
+/// filled, it is the next one.
+pub(super) fn noted_since(connection: &Connection) -> rusqlite::Result<u64> {
+    let next = last_id(connection)? as i64 + 1;
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO counters (name, value) VALUES (?1, ?2)")?
+        .execute(params![NOTED_SINCE, next])?;
+    let since: i64 = connection.query_row(
+        "SELECT value FROM counters WHERE name = ?1",
+        [NOTED_SINCE],
+        |row| row.get(0),
+    )?;
+    Ok(since.max(0) as u64)
+}
+
 pub(super) fn load_all(connection: &Connection) -> rusqlite::Result<Vec<SessionRecord>> {
     let mut query = connection.prepare("SELECT * FROM sessions ORDER BY id")?;
-    query.query_map([], read)?.collect()
+    // A row that makes no sense costs that session its name, not the host its sessions.
+    let rows = query.query_map([], read)?.filter_map(|row| match row {
+        Err(error @ rusqlite::Error::SqliteFailure(..)) => Some(Err(error)),
+        Err(error) => {
+            tracing::error!(%error, "the record of a session cannot be read");
+            None
+        }
+        row => Some(row),
+    });
+    rows.collect()
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {

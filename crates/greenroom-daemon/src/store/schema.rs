@@ -50,6 +50,8 @@ pub enum StorageError {
     File { path: PathBuf, source: io::Error },
     #[error("cannot {step} the database {}: {source}", path.display())]
     Sql { path: PathBuf, step: &'static str, source: rusqlite::Error },
+    #[error("the database {} is damaged: {found}", path.display())]
+    Damaged { path: PathBuf, found: String },
     #[error(
         "the database {} was written by a newer greenroom (schema {found}, this one knows {known})",
         path.display()
@@ -77,6 +79,13 @@ pub(super) fn open(path: &Path) -> Result<Connection, StorageError> {
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY;",
         )
         .map_err(sql("read"))?;
+    // Better now than when the first session is to be saved.
+    let found: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(sql("check"))?;
+    if found != "ok" {
+        return Err(StorageError::Damaged { path: path.to_owned(), found });
+    }
     migrate(&mut connection, path)?;
     Ok(connection)
 }

@@ -18,8 +18,14 @@ pub const BEHIND_MAX: u64 = 64 * 1024 * 1024;
 
 /// Knows who filters a session. Asked when one starts or is taken over, before its first byte can be read.
 pub trait Filters: Send + Sync {
-    /// `None`: nobody filters such a session.
-    fn filter_for(&self, session: &SessionRecord) -> Option<Arc<dyn LineFilter>>;
+    /// `None`: nobody filters such a session. `noted` is what [`LineFilter::note`] said when somebody last did: whoever
+    /// is named there and cannot be had counts as one who fails, never as one who is not needed. An error says that the
+    /// note cannot be understood.
+    fn filter_for(
+        &self,
+        session: &SessionRecord,
+        noted: Option<&[u8]>,
+    ) -> Result<Option<Arc<dyn LineFilter>>, String>;
 
     /// Where the work behind the session's back is done; `None` where the session is started.
     fn place(&self) -> Option<Handle>;
@@ -41,6 +47,22 @@ pub trait LineFilter: Send + Sync {
 
     /// What every line would be answered with now, whatever it says: then none need be read. Never a text.
     fn foregone(&self) -> Option<Verdict> {
+        None
+    }
+
+    /// Who filters here, to be kept with the session for [`Filters::filter_for`] of the next daemon; `None` from one who
+    /// is not missed.
+    fn note(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Changes whenever the note may be another.
+    fn edition(&self) -> u64 {
+        0
+    }
+
+    /// Who is named in the note and cannot be had now, as a sentence for people.
+    fn absent(&self) -> Option<String> {
         None
     }
 }

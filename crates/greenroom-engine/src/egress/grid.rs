@@ -104,7 +104,7 @@ fn across(literals: &Literals, rows: &[Row], spots: &mut Vec<Spot>) {
         joined.core(index, row);
     }
     let (none, heads) = (Rules::none(), literals.heads());
-    joined.find(&Sought { rules: &none, literals, heads: &heads }, false, spots);
+    joined.find(&Sought { rules: &none, literals, heads: &heads, all: false }, false, spots);
 }
 
 impl Joined {

@@ -34,6 +34,8 @@ pub(crate) struct Sought<'a> {
     pub rules: &'a Rules,
     pub literals: &'a Literals,
     pub heads: &'a Heads,
+    /// All text is hidden.
+    pub all: bool,
 }
 
 /// A range of the lane's text to mask.
@@ -192,6 +194,11 @@ impl Lane {
         ended: bool,
         found: &mut Vec<Finding>,
     ) -> Option<Pending> {
+        if sought.all {
+            found.push(Finding { from: self.first, to: self.end(), rule: VALUE });
+            self.scanned = self.end();
+            return None;
+        }
         let mut pending = None;
         self.go_on(found);
         let mut open = std::mem::take(&mut self.open);

@@ -1,19 +1,22 @@
 //! What filters from outside answered (L3), by place in the output, and how far they have answered.
 //!
 //! In: verdicts in the order of the lines. Out: edits for whoever reads, and the point beyond which nothing may be
-//! shown yet. Kept beside the journal, so that a restart neither forgets an answer nor asks twice. Bounded: where too
-//! many edits would have to be remembered, everything before them is masked.
+//! shown yet. Kept beside the journal, so that a restart neither forgets an answer nor asks twice. Each entry ends with a
+//! checksum: what comes after a damaged one is asked about again. Bounded: where too many edits would have to be
+//! remembered, everything before them is masked.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
 use crate::id::Seq;
+use crate::keep;
 
 /// Edits remembered per session.
 const EDITS_MAX: usize = 32 * 1024;
@@ -28,7 +31,9 @@ pub(crate) const REPLACE_MAX: usize = 64 * 1024;
 const FILE_MAX: u64 = 32 * 1024 * 1024;
 
 const FILE: &str = "answers";
-const MAGIC: &[u8; 8] = b"grled\0\0\x01";
+/// As an older version wrote it: without checksums.
+const MAGIC_OLD: &[u8; 8] = b"grled\0\0\x01";
+const MAGIC: &[u8; 8] = b"granswr2";
 
 /// What is shown of a range of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +49,7 @@ pub(crate) enum Edit {
 pub(crate) struct Ledger {
     book: Mutex<Book>,
     answered: watch::Sender<Seq>,
+    lost: AtomicBool,
 }
 
 #[derive(Default)]
@@ -69,35 +75,48 @@ impl Ledger {
         dir.join(FILE).exists()
     }
 
-    /// As an earlier daemon left it in `dir`; without a file of its own from nothing on.
+    /// As an earlier daemon left it in `dir`; without a file of its own from nothing on. A file that cannot be used is
+    /// set aside.
     pub fn open(dir: &Path) -> io::Result<Ledger> {
-        let mut book = Book::default();
         let path = dir.join(FILE);
-        let mut bytes = Vec::new();
-        match File::open(&path) {
-            Ok(file) => {
-                file.take(2 * FILE_MAX).read_to_end(&mut bytes)?;
+        let (bytes, mut lost) = match keep::read(&path, 2 * FILE_MAX) {
+            Ok(bytes) => (bytes.unwrap_or_default(), false),
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "what filters answered is lost");
+                keep::set_aside(&path)?;
+                (Vec::new(), true)
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
+        };
+        let mut book = Book::default();
         let (answered, good) = book.read(&bytes);
+        lost |= good < bytes.len();
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
-        if good == 0 {
-            file.set_len(0)?;
-            (&file).write_all(MAGIC)?;
+        if good == 0 || bytes.starts_with(MAGIC_OLD) {
+            book.file = Some(file);
+            book.rewrite(answered)?;
         } else {
             // What a crash left of a last record must not be read as part of the next.
             file.set_len(good as u64)?;
+            book.written = good as u64;
+            book.file = Some(file);
         }
-        book.written = good.max(MAGIC.len()) as u64;
-        book.file = Some(file);
-        Ok(Ledger { book: Mutex::new(book), answered: watch::Sender::new(answered) })
+        let lost = AtomicBool::new(lost);
+        Ok(Ledger { book: Mutex::new(book), answered: watch::Sender::new(answered), lost })
+    }
+
+    /// Answers of an earlier daemon are gone: only who filters can say what may be shown.
+    pub fn has_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// The same, found out by somebody else: there was a file and now there is none.
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
     }
 
     /// One that ends with this daemon.
     pub fn in_memory() -> Ledger {
-        Ledger { book: Mutex::default(), answered: watch::Sender::new(Seq(0)) }
+        Ledger { book: Mutex::default(), answered: watch::Sender::new(Seq(0)), lost: true.into() }
     }
 
     /// Nothing beyond this may be shown.
@@ -119,10 +138,10 @@ impl Ledger {
         let mut book = self.book();
         let mut bytes = Vec::new();
         for (from, to, edit) in &edits {
-            record(&mut bytes, from.0, to.0, Some(edit));
+            record(&mut bytes, from.0, to.0, edit);
         }
-        record(&mut bytes, to.0, to.0, None);
-        let kept = book.append(&bytes);
+        end(&mut bytes, 0, to.0);
+        let kept = book.append(&bytes, self.answered());
         for (from, to, edit) in edits {
             book.insert(from.0, to.0, edit);
         }
@@ -150,18 +169,24 @@ impl Ledger {
 impl Book {
     /// Takes what can be read; says up to where the filters had answered, and how much was good.
     fn read(&mut self, bytes: &[u8]) -> (Seq, usize) {
-        let Some(mut rest) = bytes.strip_prefix(MAGIC) else { return (Seq(0), 0) };
+        let checked = bytes.starts_with(MAGIC);
+        if !checked && !bytes.starts_with(MAGIC_OLD) {
+            return (Seq(0), 0);
+        }
+        let mut good = MAGIC.len();
+        let mut rest = &bytes[good..];
         let mut answered = 0;
         let mut waiting = Vec::new();
-        let mut good = MAGIC.len();
         while let Some((from, to, edit, after)) = unrecord(rest) {
+            let at = bytes.len() - after.len();
             rest = after;
             match edit {
                 Some(edit) => waiting.push((from, to, edit)),
+                None if checked && !is_whole(&bytes[good..at]) => break,
                 None => {
                     answered = answered.max(to);
                     waiting.drain(..).for_each(|(from, to, edit)| self.insert(from, to, edit));
-                    good = bytes.len() - rest.len();
+                    good = at;
                 }
             }
         }
@@ -186,9 +211,9 @@ impl Book {
         }
     }
 
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn append(&mut self, bytes: &[u8], answered: Seq) -> io::Result<()> {
         if self.written > FILE_MAX {
-            self.rewrite()?;
+            self.rewrite(answered)?;
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         file.write_all(bytes)?;
@@ -197,13 +222,16 @@ impl Book {
     }
 
     /// Leaves out what is forgotten.
-    fn rewrite(&mut self) -> io::Result<()> {
+    fn rewrite(&mut self, answered: Seq) -> io::Result<()> {
         let mut bytes = MAGIC.to_vec();
         if self.floor > 0 {
-            record(&mut bytes, 0, self.floor, Some(&Edit::Mask));
+            record(&mut bytes, 0, self.floor, &Edit::Mask);
         }
         for (from, (to, edit)) in &self.edits {
-            record(&mut bytes, *from, *to, Some(edit));
+            record(&mut bytes, *from, *to, edit);
+        }
+        if answered > Seq(0) {
+            end(&mut bytes, MAGIC.len(), answered.0);
         }
         let Some(file) = &mut self.file else { return Ok(()) };
         file.set_len(0)?;
@@ -220,18 +248,33 @@ fn weight(edit: &Edit) -> usize {
     }
 }
 
-fn record(out: &mut Vec<u8>, from: u64, to: u64, edit: Option<&Edit>) {
+fn record(out: &mut Vec<u8>, from: u64, to: u64, edit: &Edit) {
     let (kind, text) = match edit {
-        None => (0u8, ""),
-        Some(Edit::Mask) => (1, ""),
-        Some(Edit::Drop) => (2, ""),
-        Some(Edit::Replace(text)) => (3, text.as_str()),
+        Edit::Mask => (1u8, ""),
+        Edit::Drop => (2, ""),
+        Edit::Replace(text) => (3, text.as_str()),
     };
     out.push(kind);
     out.extend(from.to_le_bytes());
     out.extend(to.to_le_bytes());
     out.extend((text.len() as u32).to_le_bytes());
     out.extend(text.as_bytes());
+}
+
+/// Ends an entry: up to where was answered, and a checksum of everything in it from `begin` on.
+fn end(out: &mut Vec<u8>, begin: usize, answered: u64) {
+    out.push(0);
+    out.extend(answered.to_le_bytes());
+    out.extend(answered.to_le_bytes());
+    out.extend(4u32.to_le_bytes());
+    let sum = crc32fast::hash(&out[begin..]);
+    out.extend(sum.to_le_bytes());
+}
+
+fn is_whole(entry: &[u8]) -> bool {
+    entry
+        .split_last_chunk::<4>()
+        .is_some_and(|(body, sum)| crc32fast::hash(body) == u32::from_le_bytes(*sum))
 }
 
 fn unrecord(bytes: &[u8]) -> Option<(u64, u64, Option<Edit>, &[u8])> {
@@ -280,6 +323,34 @@ mod tests {
             drop(ledger);
             assert_eq!(Ledger::open(dir.path()).unwrap().answered(), Seq(40));
         }
+    }
+
+    #[test]
+    fn a_damaged_answer_and_all_after_it_are_asked_about_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(dir.path()).unwrap();
+        ledger.enter(vec![(Seq(3), Seq(5), Edit::Mask)], Seq(10)).unwrap();
+        ledger.enter(vec![(Seq(12), Seq(14), Edit::Mask)], Seq(20)).unwrap();
+        drop(ledger);
+        let path = dir.path().join(FILE);
+        let whole = std::fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 2;
+            std::fs::write(&path, flipped).unwrap();
+            let ledger = Ledger::open(dir.path()).unwrap();
+            let edits = ledger.edits(Seq(0), Seq(100)).list;
+            let expected: &[(u64, u64, Edit)] = match ledger.answered() {
+                Seq(0) => &[],
+                Seq(10) => &[(3, 5, Edit::Mask)],
+                other => panic!("byte {at}: answered up to {other}"),
+            };
+            assert_eq!(edits, expected, "byte {at}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let ledger = Ledger::open(dir.path()).unwrap();
+        assert!(ledger.has_lost() && ledger.answered() == Seq(0));
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod lines;
 mod literals;
 mod redactor;
 mod rules;
+mod terms;
 mod test_file;
 mod vault;
 
@@ -44,8 +45,9 @@ pub(crate) use lines::{Assembler, Placed};
 pub use literals::{Literals, VALUE_MIN};
 pub use redactor::{HOLD_MAX, LOOK_AHEAD, LOOK_BACK, Masked, Redactor, Shield};
 pub use rules::Rules;
+pub(crate) use terms::Terms;
 pub use test_file::{Spotted, spot};
-pub use vault::HostKey;
+pub use vault::{HostKey, LoadedKey};
 
 use crate::id::{Seq, SessionId};
 
@@ -193,6 +195,8 @@ pub struct Egress(Arc<Inner>);
 struct Inner {
     shield: Arc<Shield>,
     attach: bool,
+    /// Why nothing of the session may be shown.
+    withheld: Option<String>,
     governed: RwLock<Option<Arc<Governed>>>,
 }
 
@@ -213,6 +217,21 @@ impl Governed {
 
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Answers are gone and nobody is there to give them again.
+    pub fn forgotten(&self) -> bool {
+        let answers =
+            |filter: &Arc<dyn LineFilter>| Sink::ALL.into_iter().any(|sink| filter.governs(sink));
+        self.ledger.has_lost() && !self.filter.as_ref().is_some_and(answers)
+    }
+
+    /// What was answered about a part of the output. Where answers are gone for good, everything is masked.
+    pub fn edits(&self, from: Seq, to: Seq) -> Edits {
+        match self.forgotten() {
+            true => Edits { floor: u64::MAX, list: Vec::new() },
+            false => self.ledger.edits(from, to),
+        }
     }
 
     pub fn filter(&self) -> Arc<dyn LineFilter> {
@@ -265,6 +284,29 @@ impl Egress {
         Egress::of(shield, redaction.attach)
     }
 
+    /// The same with the local human's own stream filtered if either says so.
+    #[must_use]
+    pub(crate) fn noted(redaction: &Redaction, literals: Literals, attach: bool) -> Egress {
+        let filtered = Redaction { attach: redaction.attach || attach, ..redaction.clone() };
+        Egress::new(&filtered, literals)
+    }
+
+    /// For a session of which it is not known what must be hidden: all text is masked, and `why` is told.
+    #[must_use]
+    pub(crate) fn withheld(redaction: &Redaction, attach: bool, why: String) -> Egress {
+        let attach = redaction.attach || attach;
+        Egress::made(Arc::new(redaction.common.opaque()), attach, Some(why))
+    }
+
+    /// Why readers see masks where they would see text if all were well.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let absent = || self.governed()?.filter.as_ref()?.absent();
+        self.0.withheld.clone().or_else(absent).or_else(|| {
+            let lost = self.governed()?.forgotten();
+            lost.then(|| "what filters answered about it is lost".to_owned())
+        })
+    }
+
     /// The built-in rules alone, for texts that belong to no session.
     #[must_use]
     pub fn built_in() -> Egress {
@@ -274,7 +316,16 @@ impl Egress {
     }
 
     fn of(shield: Arc<Shield>, attach: bool) -> Egress {
-        Egress(Arc::new(Inner { shield, attach, governed: RwLock::default() }))
+        Egress::made(shield, attach, None)
+    }
+
+    fn made(shield: Arc<Shield>, attach: bool, withheld: Option<String>) -> Egress {
+        Egress(Arc::new(Inner { shield, attach, withheld, governed: RwLock::default() }))
+    }
+
+    /// Whether the local human's own stream is filtered.
+    pub(crate) fn filters_attach(&self) -> bool {
+        self.0.attach
     }
 
     pub(crate) fn shield(&self) -> Arc<Shield> {
@@ -318,13 +369,22 @@ impl Egress {
         })
     }
 
-    /// Applies what an earlier daemon's filters answered, if they did.
-    pub(crate) fn recall(&self, dir: &Path) -> std::io::Result<()> {
-        if Ledger::exists(dir) {
+    /// Applies what an earlier daemon's filters answered, if they did. `must`: they did, whether or not it is there.
+    pub(crate) fn recall(&self, dir: &Path, must: bool) -> std::io::Result<()> {
+        let exists = Ledger::exists(dir);
+        if exists || must {
             let ledger = Arc::new(Ledger::open(dir)?);
+            if !exists {
+                ledger.lose();
+            }
             self.governed_by(Governed::without_filter(ledger));
         }
         Ok(())
+    }
+
+    /// Answers are gone, and there is no place to keep new ones.
+    pub(crate) fn recall_nothing(&self) {
+        self.governed_by(Governed::without_filter(Arc::new(Ledger::in_memory())));
     }
 
     /// Nobody answers for new output any more.

@@ -37,6 +37,8 @@ pub struct Shield {
     rules: Arc<Rules>,
     literals: Literals,
     heads: Heads,
+    /// What is hidden is not known: everything is.
+    all: bool,
 }
 
 impl std::fmt::Debug for Heads {
@@ -49,12 +51,17 @@ impl Shield {
     pub fn new(rules: Arc<Rules>, literals: Literals) -> Shield {
         let mut heads = rules.heads().clone();
         heads.merge(&literals.heads());
-        Shield { rules, literals, heads }
+        Shield { rules, literals, heads, all: false }
     }
 
     /// The same rules for a session with values of its own.
     pub(crate) fn with(&self, literals: Literals) -> Shield {
         Shield::new(self.rules.clone(), literals)
+    }
+
+    /// For a session of which nothing may be shown.
+    pub(crate) fn opaque(&self) -> Shield {
+        Shield { all: true, ..self.with(Literals::default()) }
     }
 
     pub fn rules(&self) -> &Rules {
@@ -66,7 +73,8 @@ impl Shield {
     }
 
     pub(crate) fn sought(&self) -> Sought<'_> {
-        Sought { rules: &self.rules, literals: &self.literals, heads: &self.heads }
+        let Shield { rules, literals, heads, all } = self;
+        Sought { rules, literals, heads, all: *all }
     }
 }
 

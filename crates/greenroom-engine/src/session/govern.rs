@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::egress::{
-    Assembler, BEHIND_MAX, Edit, Governed, Line, LineFilter, Placed, REPLACE_MAX, Verdict,
+    Assembler, BEHIND_MAX, Edit, Governed, Line, LineFilter, Placed, REPLACE_MAX, Terms, Verdict,
 };
 use crate::error::EngineError;
 use crate::events::Fact;
@@ -61,6 +61,25 @@ impl SessionHandle {
         Ok(())
     }
 
+    /// Notes with the session who filters it now. False if that could not be written.
+    fn note_filter(&self, filter: &dyn LineFilter) -> bool {
+        let (id, dir) = (self.id(), self.shared.parts.dir.join(self.id().to_string()));
+        let noted = Terms::read(&dir, id).and_then(|terms| {
+            // Without one the session is withheld, or an older version started it: a note would say too much.
+            let Some(mut terms) = terms else { return Ok(()) };
+            let note = filter.note();
+            if note.is_none() || terms.filters == note {
+                return Ok(());
+            }
+            terms.filters = note;
+            terms.write(&dir, id)
+        });
+        if let Err(error) = &noted {
+            tracing::warn!(session = %id, %error, "noting who filters a session");
+        }
+        noted.is_ok()
+    }
+
     /// Sets to work for the filter this session has, if it has one.
     pub(crate) fn begin_answering(&self) {
         let governed = self.egress().governed().filter(|governed| governed.has_filter());
@@ -94,6 +113,8 @@ struct Worker {
     batch: usize,
     /// When a line without an end is asked about.
     partial_at: Option<Instant>,
+    /// Of the note that lies beside the journal.
+    edition: Option<u64>,
 }
 
 impl Worker {
@@ -101,10 +122,11 @@ impl Worker {
         let read = governed.ledger().answered();
         let lines = Assembler::new(read);
         let (flights, batch) = (VecDeque::new(), BATCH_FIRST);
-        Worker { handle, governed, read, lines, flights, batch, partial_at: None }
+        Worker { handle, governed, read, lines, flights, batch, partial_at: None, edition: None }
     }
 
     async fn run(mut self) {
+        self.note();
         let mut changes = self.handle.changes();
         self.woken(&mut changes).await;
         loop {
@@ -259,13 +281,22 @@ impl Worker {
         self.enter(edits, flight.upto);
     }
 
-    fn settle(&self, upto: Seq) {
+    /// Whoever answers from now on is noted before the answer is: the next daemon must miss nobody.
+    fn note(&mut self) {
+        let edition = Some(self.governed.filter().edition());
+        if edition != self.edition && self.handle.note_filter(&*self.governed.filter()) {
+            self.edition = edition;
+        }
+    }
+
+    fn settle(&mut self, upto: Seq) {
         if self.governed.ledger().answered() < upto {
             self.enter(Vec::new(), upto);
         }
     }
 
-    fn enter(&self, edits: Vec<(Seq, Seq, Edit)>, upto: Seq) {
+    fn enter(&mut self, edits: Vec<(Seq, Seq, Edit)>, upto: Seq) {
+        self.note();
         if let Err(error) = self.governed.ledger().enter(edits, upto) {
             // It holds for this daemon; the next asks again.
             tracing::warn!(session = %self.handle.id(), %error, "keeping what filters answered");

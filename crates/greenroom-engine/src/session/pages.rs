@@ -256,7 +256,7 @@ fn masked(
     let limit = limit.unwrap_or(Seq(u64::MAX / 2));
     let applying = governed.map(|governed| {
         let to = from.plus(max as u64 + LOOK_AHEAD);
-        Applying::new(governed.ledger().edits(from, to), false)
+        Applying::new(governed.edits(from, to), false)
     });
     let back = Seq(from.0.saturating_sub(LOOK_BACK)).max(oldest);
     let redactor = egress.redactor_at(back);

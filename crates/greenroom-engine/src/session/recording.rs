@@ -75,9 +75,8 @@ impl Recording {
             stopped: false,
             withheld: false,
             limit: limit.unwrap_or(Seq(u64::MAX)),
-            applying: governed.map(|governed| {
-                Applying::new(governed.ledger().edits(Seq(0), Seq(u64::MAX)), true)
-            }),
+            applying: governed
+                .map(|governed| Applying::new(governed.edits(Seq(0), Seq(u64::MAX)), true)),
         };
         self.reader.replay(ReplayFrom::Oldest, &mut |item| masking.item(item))?;
         masking.finish(self.ended);

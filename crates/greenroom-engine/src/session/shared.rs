@@ -46,6 +46,8 @@ pub struct SessionInfo {
     pub last_output: Option<SystemTime>,
     pub last_input: Option<SystemTime>,
     pub dropped_marks: u64,
+    /// Why readers see masks where they would see text if all were well.
+    pub withheld: Option<String>,
 }
 
 /// The state of the output, as waiters watch it.
@@ -184,6 +186,7 @@ impl Shared {
             last_output: live.last_output,
             last_input: live.last_input,
             dropped_marks: self.dropped_marks.load(Ordering::Relaxed),
+            withheld: self.egress.trouble(),
         }
     }
 

@@ -371,8 +371,12 @@ async fn whoever_waits_for_a_filter_is_free_when_it_is_taken_away() {
 struct All(Arc<dyn LineFilter>);
 
 impl Filters for All {
-    fn filter_for(&self, _: &SessionRecord) -> Option<Arc<dyn LineFilter>> {
-        Some(self.0.clone())
+    fn filter_for(
+        &self,
+        _: &SessionRecord,
+        _: Option<&[u8]>,
+    ) -> Result<Option<Arc<dyn LineFilter>>, String> {
+        Ok(Some(self.0.clone()))
     }
 
     fn place(&self) -> Option<tokio::runtime::Handle> {
@@ -666,8 +670,12 @@ async fn a_viewer_who_joins_in_the_middle_sees_no_beginning() {
 struct Impatient(Arc<dyn LineFilter>);
 
 impl Filters for Impatient {
-    fn filter_for(&self, _: &SessionRecord) -> Option<Arc<dyn LineFilter>> {
-        Some(self.0.clone())
+    fn filter_for(
+        &self,
+        _: &SessionRecord,
+        _: Option<&[u8]>,
+    ) -> Result<Option<Arc<dyn LineFilter>>, String> {
+        Ok(Some(self.0.clone()))
     }
 
     fn place(&self) -> Option<tokio::runtime::Handle> {

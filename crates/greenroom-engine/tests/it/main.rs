@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod damaged;
 mod egress;
 mod journal_disk;
 mod journal_kill;

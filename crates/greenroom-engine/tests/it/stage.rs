@@ -79,7 +79,7 @@ impl Stage {
             redaction: Redaction::new(
                 Rules::built_in(),
                 false,
-                HostKey::load(&dir.path().join("key")).unwrap(),
+                HostKey::load(&dir.path().join("key")).unwrap().key,
             ),
             filters: filters.clone(),
             max_running: 1000,
@@ -94,6 +94,11 @@ impl Stage {
 
     /// This daemon dies, with all tasks of its sessions; another takes over.
     pub fn next_daemon(self) -> Stage {
+        self.next_daemon_of(true)
+    }
+
+    /// The same; `noted` says whether the sessions began when their terms were noted.
+    pub fn next_daemon_of(self, noted: bool) -> Stage {
         drop(self.threads);
         // A process takes its helper thread along when it dies; here it must come to rest, or two
         // daemons would write the same files. `journal_kill` has the real thing.
@@ -105,7 +110,7 @@ impl Stage {
                 .map(|record| {
                     let held = self.processes.take(record.id);
                     let status = self.processes.early_exit(record.id);
-                    Known { record: record.clone(), held, status }
+                    Known { record: record.clone(), held, status, noted }
                 })
                 .collect()
         };

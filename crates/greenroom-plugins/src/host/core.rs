@@ -1,6 +1,7 @@
 //! What everything in the host shares.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use greenroom_engine::SessionId;
@@ -27,6 +28,10 @@ pub(super) struct Core {
     /// One reload at a time.
     pub reloading: AsyncMutex<()>,
     registry: RwLock<Arc<Registry>>,
+    /// How often who is asked may have changed.
+    editions: AtomicU64,
+    /// Why the last look found nothing.
+    blind: Mutex<Option<String>>,
     sessions: Mutex<HashMap<SessionId, Arc<BTreeMap<String, String>>>>,
 }
 
@@ -39,6 +44,8 @@ impl Core {
             tasks: tokio::runtime::Handle::current(),
             reloading: AsyncMutex::default(),
             registry: RwLock::default(),
+            editions: AtomicU64::new(0),
+            blind: Mutex::default(),
             sessions: Mutex::default(),
             parts,
             voices,
@@ -52,7 +59,28 @@ impl Core {
     /// Puts another in its place; calls under way go on with the old one.
     pub fn swap(&self, registry: Registry) -> Arc<Registry> {
         let mut place = self.registry.write().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *place, Arc::new(registry))
+        let old = std::mem::replace(&mut *place, Arc::new(registry));
+        drop(place);
+        self.changed();
+        old
+    }
+
+    /// Who is asked may be somebody else now.
+    pub fn changed(&self) {
+        self.editions.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub fn edition(&self) -> u64 {
+        self.editions.load(Ordering::Acquire)
+    }
+
+    /// It is not known which plugins there are, or it is again.
+    pub fn is_blind(&self, why: Option<String>) {
+        *self.blind.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    pub fn blind(&self) -> Option<String> {
+        self.blind.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn meet(&self, facts: &SessionFacts) {

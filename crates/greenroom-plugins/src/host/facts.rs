@@ -244,6 +244,8 @@ pub enum GateOutcome {
         fields: Map<String, Value>,
         /// Who changed what, in order.
         changed: Vec<Changed>,
+        /// Changes that were not made, as sentences.
+        refused: Vec<String>,
         /// Who said yes where that differs from having no opinion.
         allowed_by: Option<String>,
     },
@@ -256,6 +258,7 @@ pub enum GateOutcome {
         /// As in `Pass`.
         fields: Map<String, Value>,
         changed: Vec<Changed>,
+        refused: Vec<String>,
     },
 }
 

@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 use greenroom_engine::SessionId;
 use greenroom_engine::egress::{Line, LineFilter, Sink, Unit, Verdict};
 use greenroom_protocol::manifest::file::{SinkName, Then, Unit as Wanted};
-use greenroom_protocol::manifest::{Hook, OnFailure};
+use greenroom_protocol::manifest::{Hook, HookEntry, OnFailure};
 use serde_json::{Map, Value};
 
 use super::ask::{Caller, NoAnswer, Question, caller};
 use super::core::Core;
 use super::facts::SessionFacts;
+use super::noted::Noted;
 use super::plugin::{Entry, Plugin};
+use super::registry::Registry;
 use super::request;
 use super::shape::{Decision, Shape, decide};
 use crate::runtime::{Action, CallFailure, Reply};
@@ -34,6 +36,8 @@ const HOLD_RETRY: Duration = Duration::from_millis(100);
 pub(super) struct Chain {
     core: Arc<Core>,
     facts: SessionFacts,
+    /// Who filtered it before, and must not just be gone.
+    noted: Vec<Noted>,
     /// A plugin with policy `seal` has failed.
     sealed: AtomicBool,
 }
@@ -77,13 +81,36 @@ enum Edit {
 }
 
 impl Chain {
-    /// None, if nobody filters such a session.
-    pub fn of(core: &Arc<Core>, facts: &SessionFacts) -> Option<Arc<Chain>> {
-        let registry = core.registry();
-        let wanted =
-            registry.asked(Hook::OutputFilter).any(|(_, entry)| entry.wants(&facts.labels));
-        let chain = Chain { core: core.clone(), facts: facts.clone(), sealed: false.into() };
-        wanted.then(|| Arc::new(chain))
+    /// None, if nobody filters such a session and nobody did.
+    pub fn of(core: &Arc<Core>, facts: &SessionFacts, noted: Vec<Noted>) -> Option<Arc<Chain>> {
+        let (core, facts) = (core.clone(), facts.clone());
+        let mut chain = Chain { core, facts, noted, sealed: false.into() };
+        let now = chain.current(&chain.core.registry());
+        if now.is_empty() && chain.noted.is_empty() {
+            return None;
+        }
+        // Whoever filters it from now on is missed as well, as what it is now.
+        chain.noted.retain(|old| !now.iter().any(|new| new.plugin == old.plugin));
+        chain.noted.extend(now);
+        Some(Arc::new(chain))
+    }
+
+    /// Who filters it now, as it is to be noted.
+    fn current(&self, registry: &Registry) -> Vec<Noted> {
+        registry
+            .asked(Hook::OutputFilter)
+            .filter(|(plugin, entry)| self.wanted(plugin, entry))
+            .map(|(plugin, entry)| Noted::of(plugin, entry))
+            .collect()
+    }
+
+    /// One that filtered it before still does, whatever became of its labels.
+    fn wanted(&self, plugin: &Plugin, entry: &Entry) -> bool {
+        entry.wants(&self.facts.labels) || self.noted.iter().any(|one| one.plugin == plugin.name)
+    }
+
+    fn absent<'a>(&'a self, registry: &'a Registry) -> impl Iterator<Item = &'a Noted> {
+        self.noted.iter().filter(|one| !one.is_there(registry))
     }
 
     async fn pass(&self, session: SessionId, lines: &[Line]) -> Vec<Verdict> {
@@ -92,8 +119,16 @@ impl Chain {
         }
         let mut passages: Vec<Passage<'_>> = lines.iter().map(Passage::new).collect();
         let registry = self.core.registry();
+        for one in self.absent(&registry) {
+            let policy = one.policy(&self.core.parts.config);
+            for passage in &mut passages {
+                if passage.end.is_none() && one.concerns(passage.line.unit, passage.text()) {
+                    passage.end = ended(policy);
+                }
+            }
+        }
         for (plugin, entry) in registry.asked(Hook::OutputFilter) {
-            if !entry.wants(&self.facts.labels) {
+            if !self.wanted(plugin, entry) {
                 continue;
             }
             let concerned: Vec<usize> = (0..passages.len())
@@ -139,16 +174,10 @@ impl Chain {
             (OnFailure::Hold, Then::Seal) => OnFailure::Seal,
             (policy, _) => policy,
         };
-        match then {
-            OnFailure::Pass => {}
-            OnFailure::Drop => passage.end = Some(Verdict::Drop),
-            OnFailure::Seal => {
-                self.sealed.store(true, Ordering::Release);
-                passage.end = Some(Verdict::Mask);
-            }
-            // Whatever else a policy may be called, the text does not leave.
-            _ => passage.end = Some(Verdict::Mask),
+        if then == OnFailure::Seal {
+            self.sealed.store(true, Ordering::Release);
         }
+        passage.end = ended(then);
     }
 
     /// One edit for each line, `None` where the plugin did not answer. Held lines are tried again for a while.
@@ -280,9 +309,27 @@ impl Chain {
 impl LineFilter for Chain {
     fn governs(&self, sink: Sink) -> bool {
         let registry = self.core.registry();
-        registry
+        let governed = registry
             .asked(Hook::OutputFilter)
-            .any(|(_, entry)| entry.wants(&self.facts.labels) && governs(entry, sink))
+            .any(|(plugin, entry)| self.wanted(plugin, entry) && governs(&entry.said, sink));
+        governed || self.absent(&registry).any(|one| one.governs(sink))
+    }
+
+    /// Those who are there now, and those who are missed.
+    fn note(&self) -> Option<Vec<u8>> {
+        let registry = self.core.registry();
+        let mut now = self.current(&registry);
+        now.extend(self.absent(&registry).cloned());
+        Some(Noted::write(&now))
+    }
+
+    fn edition(&self) -> u64 {
+        self.core.edition()
+    }
+
+    fn absent(&self) -> Option<String> {
+        let registry = self.core.registry();
+        self.noted.iter().find_map(|one| one.trouble(&self.core, &registry))
     }
 
     fn filter<'a>(&'a self, session: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>> {
@@ -295,15 +342,25 @@ impl LineFilter for Chain {
             return Some(Verdict::Mask);
         }
         let registry = self.core.registry();
+        let config = &self.core.parts.config;
+        let hides =
+            |one: &Noted| one.sees_all() && ended(one.policy(config)) == Some(Verdict::Mask);
+        if self.absent(&registry).any(hides) {
+            return Some(Verdict::Mask);
+        }
         let mut entries = registry
             .asked(Hook::OutputFilter)
+            .filter(|(plugin, entry)| self.wanted(plugin, entry))
             .map(|(_, entry)| entry)
-            .filter(|entry| entry.wants(&self.facts.labels) && entry.said.unit != Wanted::Rows);
+            .filter(|entry| entry.said.unit != Wanted::Rows);
+        let nobody_absent = self.absent(&registry).next().is_none();
         let first = entries.next()?;
         let gave_up = first.prefilter.is_none() && first.breaker().refuses(Instant::now());
         match first.policy {
             OnFailure::Mask | OnFailure::Seal if gave_up => Some(Verdict::Mask),
-            OnFailure::Pass if gave_up && entries.next().is_none() => Some(Verdict::Pass),
+            OnFailure::Pass if gave_up && entries.next().is_none() && nobody_absent => {
+                Some(Verdict::Pass)
+            }
             // Held lines are tried again, and who comes next may see more than this one.
             _ => None,
         }
@@ -340,9 +397,19 @@ impl Took {
     }
 }
 
+/// What becomes of a line that nobody answered for.
+fn ended(policy: OnFailure) -> Option<Verdict> {
+    match policy {
+        OnFailure::Pass => None,
+        OnFailure::Drop => Some(Verdict::Drop),
+        // Whatever else a policy may be called, the text does not leave.
+        _ => Some(Verdict::Mask),
+    }
+}
+
 /// The local human's own stream only where a manifest says so.
-fn governs(entry: &Entry, sink: Sink) -> bool {
-    let sinks = &entry.said.when.sinks;
+pub(super) fn governs(said: &HookEntry, sink: Sink) -> bool {
+    let sinks = &said.when.sinks;
     let named = match sink {
         Sink::AttachLocal => SinkName::AttachLocal,
         Sink::AttachRemote => SinkName::AttachRemote,

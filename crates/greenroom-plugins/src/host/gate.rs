@@ -9,12 +9,14 @@ use greenroom_engine::SessionId;
 use greenroom_protocol::manifest::{Hook, OnFailure};
 use serde_json::{Map, Value, json};
 
-use super::ask::{Question, caller};
+use super::ask::{NoAnswer, Question, caller};
 use super::core::Core;
 use super::facts::{Changed, GateOutcome};
 use super::payload::Payload;
 use super::request::request;
 use super::shape::{Decision, Shape, decide};
+use super::starts::{self, Start};
+use crate::runtime::{CallFailure, Reply};
 
 impl Core {
     pub(super) async fn gate(
@@ -26,8 +28,10 @@ impl Core {
         let began = Instant::now();
         let budget = Shape::of(hook).budget;
         let registry = self.registry();
+        let confined = payload.is_confined();
         let mut fields = payload.into_fields();
         let mut changed = Vec::new();
+        let mut refused = Vec::new();
         // Whoever comes after the one who asks may still block.
         let mut asks: Option<(String, String)> = None;
         for (plugin, entry) in registry.asked(hook) {
@@ -41,9 +45,14 @@ impl Core {
                     let (name, told) = (entry.hook, &fields);
                     let call =
                         caller(session, move |deadline| request(name, session, deadline, told, 0));
-                    self.ask(&question, call, |reply| decide(name, reply))
-                        .await
-                        .map_err(|none| none.reason(&plugin.name))
+                    let grants = &plugin.found.grants;
+                    let start = Start { told: &fields, grants, confined };
+                    let read = |reply: &Reply| starts::checked(name, &start, decide(name, reply)?);
+                    let decision = self.ask(&question, call, read).await;
+                    if let Err(NoAnswer::Failed(failure @ CallFailure::NotAllowed(_))) = &decision {
+                        refused.push(format!("plugin {} {failure}", plugin.name));
+                    }
+                    decision.map_err(|none| none.reason(&plugin.name))
                 }
                 Err(_) => Err(format!("too many calls are under way for plugin {}", plugin.name)),
             };
@@ -57,7 +66,7 @@ impl Core {
                         Decision::Allow if asks.is_some() => {}
                         Decision::Allow => {
                             let allowed_by = Some(plugin.name.clone());
-                            return GateOutcome::Pass { fields, changed, allowed_by };
+                            return GateOutcome::Pass { fields, changed, refused, allowed_by };
                         }
                         Decision::Change(new) => {
                             apply(&mut fields, new);
@@ -80,8 +89,8 @@ impl Core {
             }
         }
         match asks {
-            Some((plugin, reason)) => GateOutcome::Ask { plugin, reason, fields, changed },
-            None => GateOutcome::Pass { fields, changed, allowed_by: None },
+            Some((plugin, reason)) => GateOutcome::Ask { plugin, reason, fields, changed, refused },
+            None => GateOutcome::Pass { fields, changed, refused, allowed_by: None },
         }
     }
 }

@@ -11,6 +11,8 @@
 //! | `voice` | the role of a plugin's program |
 //! | `ask`, `breaker` | one call, and when to stop asking one that does not answer |
 //! | `gate`, `observe`, `filter` | the three classes of hooks |
+//! | `noted` | who filters a session, kept with it |
+//! | `starts` | what a plugin may change of a session that is about to start |
 //! | `book`, `audit` | what is counted and kept, what is written down |
 //!
 //! In: events of the daemon as a [`Payload`]. Out: a [`GateOutcome`], a filter for lines, or nothing (observers). Every call
@@ -25,6 +27,7 @@ mod core;
 pub mod facts;
 mod filter;
 mod gate;
+mod noted;
 mod observe;
 pub mod order;
 pub mod payload;
@@ -34,6 +37,7 @@ mod registry;
 mod reload;
 pub mod request;
 pub mod shape;
+pub mod starts;
 pub mod supply;
 #[cfg(test)]
 mod tests;
@@ -137,7 +141,10 @@ impl PluginHost {
         let took = began.elapsed();
         let (answer, stderr, decided) = match result {
             Ok(reply) => {
-                let decided = shape::decide(entry.hook, &reply);
+                let grants = &plugin.found.grants;
+                let start = starts::Start { told: &payload, grants, confined: false };
+                let decided = shape::decide(entry.hook, &reply)
+                    .and_then(|decision| starts::checked(entry.hook, &start, decision));
                 (reply.answer, reply.stderr, decided)
             }
             Err(failure) => (Map::new(), String::new(), Err(failure)),
@@ -199,9 +206,19 @@ impl PluginHost {
         self.core.observe(hook, session, payload);
     }
 
-    /// Who filters this session's lines, if anybody does.
-    pub fn filter_for(&self, facts: &SessionFacts) -> Option<Arc<dyn LineFilter>> {
-        Chain::of(&self.core, facts).map(|chain| chain as Arc<dyn LineFilter>)
+    /// Who filters this session's lines, if anybody does; with `noted`, who did and is missed now.
+    pub fn filter_for(
+        &self,
+        facts: &SessionFacts,
+        noted: Option<&[u8]>,
+    ) -> Result<Option<Arc<dyn LineFilter>>, String> {
+        let noted = noted.map(noted::Noted::read).transpose()?.unwrap_or_default();
+        Ok(Chain::of(&self.core, facts, noted).map(|chain| chain as Arc<dyn LineFilter>))
+    }
+
+    /// Why it is not known which plugins there are, if it is not.
+    pub fn blind(&self) -> Option<String> {
+        self.core.blind()
     }
 
     /// The session has ended: what was kept for it can go.

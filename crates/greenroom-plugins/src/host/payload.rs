@@ -8,7 +8,10 @@ use serde_json::{Map, Value};
 
 /// The fields of one event, in the order they were added.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Payload(Map<String, Value>);
+pub struct Payload {
+    fields: Map<String, Value>,
+    confined: bool,
+}
 
 /// A value that cannot be a session's text.
 #[derive(Clone, Debug)]
@@ -60,6 +63,17 @@ impl Payload {
         Payload::default()
     }
 
+    /// About a session that a sandbox will be around.
+    #[must_use]
+    pub fn confined(mut self, confined: bool) -> Payload {
+        self.confined = confined;
+        self
+    }
+
+    pub(super) fn is_confined(&self) -> bool {
+        self.confined
+    }
+
     #[must_use]
     pub fn fact(mut self, name: &str, fact: impl Into<Fact>) -> Payload {
         let value = match fact.into() {
@@ -68,13 +82,13 @@ impl Payload {
             Fact::Number(number) => number.into(),
             Fact::Word(word) => word.into(),
         };
-        self.0.insert(name.to_owned(), value);
+        self.fields.insert(name.to_owned(), value);
         self
     }
 
     #[must_use]
     pub fn text(mut self, name: &str, text: Filtered<String>) -> Payload {
-        self.0.insert(name.to_owned(), text.into_inner().into());
+        self.fields.insert(name.to_owned(), text.into_inner().into());
         self
     }
 
@@ -94,7 +108,7 @@ impl Payload {
         texts: impl IntoIterator<Item = Filtered<String>>,
     ) -> Payload {
         let texts: Vec<Value> = texts.into_iter().map(|text| text.into_inner().into()).collect();
-        self.0.insert(name.to_owned(), texts.into());
+        self.fields.insert(name.to_owned(), texts.into());
         self
     }
 
@@ -106,16 +120,16 @@ impl Payload {
         value: Value,
         clean: &dyn Fn(String) -> Filtered<String>,
     ) -> Payload {
-        self.0.insert(name.to_owned(), cleaned(value, clean));
+        self.fields.insert(name.to_owned(), cleaned(value, clean));
         self
     }
 
     pub fn fields(&self) -> &Map<String, Value> {
-        &self.0
+        &self.fields
     }
 
     pub fn into_fields(self) -> Map<String, Value> {
-        self.0
+        self.fields
     }
 }
 

@@ -149,10 +149,15 @@ impl Plugin {
         self.enabled() && entry.said.required && self.found.standing == Standing::Modified
     }
 
+    /// In words, why it cannot be asked.
+    pub fn why_not(&self) -> String {
+        let (state, why) = self.now();
+        why.unwrap_or_else(|| state.word().to_owned())
+    }
+
     pub fn voice(&self, entry: &Entry) -> Result<&Arc<dyn Voice>, String> {
         if !self.found.standing.may_run() {
-            let (state, why) = self.now();
-            return Err(why.unwrap_or_else(|| state.word().to_owned()));
+            return Err(self.why_not());
         }
         match self.voices.get(entry.voice) {
             Some(spoken) => spoken.voice.as_ref().map_err(Clone::clone),

@@ -23,6 +23,7 @@ impl Core {
             Ok(found) => found,
             Err(error) => {
                 tracing::error!(%error, "looking for plugins");
+                self.is_blind(Some(error.to_string()));
                 Vec::new()
             }
         };
@@ -55,6 +56,7 @@ impl Core {
         let plugin = self.find(name)?;
         plugin.book.enable(enabled);
         plugin.set_enabled(enabled);
+        self.changed();
         if !enabled {
             plugin.quiet().await;
         }
@@ -108,6 +110,7 @@ impl Core {
         told.removed =
             old.plugins.keys().filter(|name| !plugins.contains_key(*name)).cloned().collect();
         let old = self.swap(Registry::new(plugins));
+        self.is_blind(None);
         self.retire(&old);
         self.audit.note(serde_json::json!({
             "reload": told.count, "added": told.added, "changed": told.changed,

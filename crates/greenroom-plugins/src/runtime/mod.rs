@@ -222,6 +222,8 @@ pub enum CallFailure {
     Malformed { why: String },
     #[error("answered with the unknown action `{0}`")]
     UnknownAction(String),
+    #[error("is not allowed {0}")]
+    NotAllowed(String),
     #[error("reported an error: {0}")]
     Reported(String),
     #[error("has not read its input for {} ms", .0.as_millis())]

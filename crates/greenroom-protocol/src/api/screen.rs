@@ -241,6 +241,9 @@ pub struct Snapshot {
     /// The window title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// Why text is masked that would be shown if all were well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
     /// Only rows changed after this are here; absent = the whole screen (or region).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
@@ -541,6 +544,9 @@ pub struct TranscriptResult {
     /// Bytes printed that are missing here because filters had not answered for them in time: ask again.
     #[serde(default)]
     pub behind: u64,
+    /// Why text is masked that would be shown if all were well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
 }
 
 #[cfg(test)]

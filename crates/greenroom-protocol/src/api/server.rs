@@ -231,6 +231,9 @@ pub struct StatsResult {
     /// Output read since the daemon started.
     #[serde(default)]
     pub output_bytes: u64,
+    /// What is wrong with files of the host, and what holds instead; sessions whose output is withheld.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<String>,
     /// Recordings on disk.
     #[serde(default)]
     pub journal_bytes: u64,

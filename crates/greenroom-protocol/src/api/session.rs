@@ -379,6 +379,9 @@ pub struct SessionInfo {
     /// What was denied to it, such as hosts it may not reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
+    /// Why its output is masked although it would be shown if all were well: what governs it is damaged or missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<String>,
     /// With `explain`: how each setting came about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain: Option<Value>,

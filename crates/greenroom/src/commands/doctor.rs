@@ -108,7 +108,7 @@ async fn host() -> Vec<Check> {
         Err(check) => vec![check],
         Ok(stats) => {
             let checks = [Some(running(&stats)), clean_ups(&stats)];
-            checks.into_iter().flatten().collect()
+            checks.into_iter().flatten().chain(troubles(&stats)).collect()
         }
     }
 }
@@ -153,6 +153,12 @@ fn clean_ups(stats: &StatsResult) -> Option<Check> {
         detail,
         format!("remove the cause; the host tries again in {wait}"),
     ))
+}
+
+/// Files of the host that are damaged, and sessions that show less for it.
+fn troubles(stats: &StatsResult) -> impl Iterator<Item = Check> {
+    let fix = "put the file back if you have it; what was set aside lies beside its old place";
+    stats.troubles.iter().map(move |trouble| Check::fail("state", trouble.as_str(), fix))
 }
 
 fn running(stats: &StatsResult) -> Check {

@@ -74,6 +74,7 @@ fn describe(info: &SessionInfo, out: &Output) -> String {
         })
         .collect();
     add("attached", Some(clients.join(", ")));
+    add("masked", info.withheld.clone());
     for note in &info.notes {
         add("note", Some(note.clone()));
     }

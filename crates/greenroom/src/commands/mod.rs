@@ -42,6 +42,9 @@ mod worktree;
 pub use serve::wants_session;
 pub use shutdown::stop;
 
+use greenroom_daemon::Paths;
+use greenroom_daemon::config::Config;
+
 use crate::cli::{Global, Verb};
 use crate::error::{Failure, Outcome};
 use crate::host::Host;
@@ -61,7 +64,19 @@ impl Context {
 
     /// The host, started if need be and allowed.
     pub async fn host(&self) -> Result<Host, Failure> {
-        Host::reach(!self.no_start).await
+        let host = Host::reach(!self.no_start).await?;
+        self.mind_the_configuration();
+        Ok(host)
+    }
+
+    /// A host goes on with what it read before; whoever wrote the mistake should hear of it.
+    fn mind_the_configuration(&self) {
+        let Ok(paths) = Paths::from_env() else { return };
+        if let Err(mistake) = Config::load(&paths.config_file()) {
+            self.out.note(&format!(
+                "warning: {mistake}\nwarning: the host keeps the settings it had and starts no session once it was replaced"
+            ));
+        }
     }
 
     /// The host if it is there; never started.

@@ -35,8 +35,9 @@ async fn read_screen(args: &ReadArgs, host: &Host, context: &Context) -> Outcome
     let screen: Snapshot =
         host.call("session.snapshot", &params, &format!("read {session}")).await?;
     let text = screen.ansi.or(screen.text).unwrap_or_default();
+    withheld(context, screen.withheld.as_deref());
     if !context.out.json {
-        context.out.line(&text)?;
+        context.out.shown(&text)?;
         return Ok(0);
     }
     // The same members as for output, so that a reader needs one shape only.
@@ -51,8 +52,18 @@ async fn read_screen(args: &ReadArgs, host: &Host, context: &Context) -> Outcome
         "cursor": screen.cursor,
         "title": screen.title,
         "alternate_screen": screen.alternate_screen,
+        "withheld": screen.withheld,
     }))?;
     Ok(0)
+}
+
+/// Masks that are there only because something is wrong are not taken for what the program printed.
+fn withheld(context: &Context, why: Option<&str>) {
+    if let Some(why) = why {
+        context
+            .out
+            .note(&format!("note: text is masked that would be shown if all were well: {why}"));
+    }
 }
 
 async fn read_output(args: &ReadArgs, host: &Host, context: &Context) -> Outcome {
@@ -68,6 +79,7 @@ async fn read_output(args: &ReadArgs, host: &Host, context: &Context) -> Outcome
     };
     let output: TranscriptResult =
         host.call("session.transcript", &params, &format!("read {session}")).await?;
+    withheld(context, output.withheld.as_deref());
     if context.out.json {
         context.out.json_line(&json!({
             "text": output.text,
@@ -76,6 +88,7 @@ async fn read_output(args: &ReadArgs, host: &Host, context: &Context) -> Outcome
             "has_more": output.has_more,
             "dropped": output.dropped,
             "behind": output.behind,
+            "withheld": output.withheld,
         }))?;
         return complete(&output, session);
     }

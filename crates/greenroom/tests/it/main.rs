@@ -5,6 +5,7 @@
 mod answers;
 mod attach;
 mod completions;
+mod damage;
 mod demo;
 mod endings;
 mod escapes;

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use greenroom_plugins::host::{HookInfo, PluginInfo, Standing, Statistics, Turn};
+use greenroom_plugins::host::{HookInfo, PluginInfo, Standing, Statistics, Turn, starts};
 use greenroom_plugins::store::lock::Record;
 use greenroom_protocol::Timestamp;
 use greenroom_protocol::api::plugin::*;
-use greenroom_protocol::manifest::{Runtime, capability};
+use greenroom_protocol::manifest::{Allow, Hook, Runtime, capability};
 use serde_json::{Value, json};
 
 /// What the host itself does to sessions.
@@ -145,7 +145,24 @@ pub fn capabilities(info: &PluginInfo) -> Vec<CapabilityView> {
             level: level.to_owned(),
         }
     };
-    asked.map(view).collect()
+    let mut views: Vec<CapabilityView> = asked.map(view).collect();
+    views.extend(implied(info).filter(|one| manifest.capabilities.get(&one.name).is_none()));
+    views
+}
+
+/// What datawatch's contract gives a hook without being asked: whoever agrees to the plugin agrees to that.
+fn implied(info: &PluginInfo) -> impl Iterator<Item = CapabilityView> {
+    let hooks = info.manifest.iter().flat_map(|manifest| &manifest.hooks);
+    let starts = hooks.filter(|entry| entry.hook.seed && entry.hook.hook == Hook::SessionBefore);
+    let view = |entry: &greenroom_protocol::manifest::HookEntry| CapabilityView {
+        name: starts::CAPABILITY.to_owned(),
+        means: capability::find(starts::CAPABILITY).map_or("", |row| row.summary).to_owned(),
+        asked: Allow::Flag(true),
+        granted: info.standing.may_run().then_some(Allow::Flag(true)),
+        reason: Some(format!("{} may do so by datawatch's contract", entry.hook.name())),
+        level: "enforced".to_owned(),
+    };
+    starts.map(view).take(1)
 }
 
 pub fn stats(stats: &Statistics) -> PluginStats {

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use super::stage::{CONFIG, datawatch, event, grant, home, native, noted, notes, noting};
 use crate::host::{Host, wait_for};
 
+/// What a plugin asks for that changes starts.
+const TRANSFORM: &str = "[capabilities]\n\"session.transform\" = true";
+
 #[test]
 fn a_datawatch_plugin_blocks_a_start() {
     let home = home(CONFIG);
@@ -47,7 +50,7 @@ fn changes_reach_the_session_in_the_order_of_names() {
         "10-second",
         "oneshot",
         &["session.before"],
-        "",
+        TRANSFORM,
         &noting(&second.to_string()),
     );
     native(
@@ -55,7 +58,7 @@ fn changes_reach_the_session_in_the_order_of_names() {
         "00-first",
         "oneshot",
         &["session.before"],
-        "",
+        TRANSFORM,
         &noting(&first.to_string()),
     );
     let host = Host::in_home(home, &[]);
@@ -77,6 +80,53 @@ fn changes_reach_the_session_in_the_order_of_names() {
     let order = client.ok("plugin.order", json!({ "hook": "session.before" }));
     let text = order.to_string();
     assert!(text.find("00-first").unwrap() < text.find("10-second").unwrap(), "{order}");
+}
+
+/// A start is refused or goes on as it was, by the plugin's policy; never changed, and it is said.
+#[test]
+fn what_a_plugin_may_not_change_stays_as_it_is() {
+    let planted = |value: Value| json!({ "action": "mutate", "fields": value }).to_string();
+    let env = planted(json!({ "env": { "BASH_ENV": "/tmp/planted" } }));
+    let gone = planted(json!({ "env": { "HOME": null } }));
+    let dir = planted(json!({ "project_dir": "/tmp" }));
+    let task = planted(json!({ "task": "another" }));
+    let cases = [
+        (&task, "", false, "session.transform"),
+        (&env, TRANSFORM, false, "BASH_ENV"),
+        (&gone, TRANSFORM, false, "HOME"),
+        (&dir, TRANSFORM, true, "project_dir of a confined session"),
+    ];
+    for (answer, more, confined, why) in cases {
+        let home = home(CONFIG);
+        native(home.path(), "blocks", "oneshot", &["session.before"], more, &noting(answer));
+        let host = Host::in_home(home, &[]);
+        let mut client = host.client();
+        grant(&mut client, "blocks");
+        let mut create = json!({ "command": ["cat"], "cwd": "/" });
+        if confined {
+            create["sandbox"] = json!({ "level": "reduced" });
+        }
+        let fault = client.fault("session.create", create);
+        let said = fault["message"].as_str().unwrap();
+        assert!(said.contains(why) && said.contains("is not allowed"), "{said}");
+        assert_eq!(client.ok("session.list", json!({}))["sessions"], json!([]));
+        let failed = event(&mut client, "plugin.failed");
+        assert!(failed["data"]["why"].as_str().unwrap().contains(why), "{failed}");
+    }
+    // datawatch's hook fails open by its contract: the session starts as it was asked for.
+    for (answer, why) in [(&env, "BASH_ENV"), (&gone, "HOME")] {
+        let home = home(CONFIG);
+        datawatch(home.path(), "passes", &["pre_session_start"], &noting(answer));
+        let host = Host::in_home(home, &[]);
+        let mut client = host.client();
+        let script = "echo \"[${BASH_ENV-unset}|${HOME+there}]\"; cat";
+        let created =
+            client.ok("session.create", json!({ "command": ["sh", "-c", script], "cwd": "/" }));
+        let id = created["session"].as_str().unwrap();
+        wait_for(&mut client, id, "[unset|there]");
+        let notes = client.ok("session.info", json!({ "session": id }))["notes"].to_string();
+        assert!(notes.contains("not done: plugin passes is not allowed") && notes.contains(why));
+    }
 }
 
 #[test]

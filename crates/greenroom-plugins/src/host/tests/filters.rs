@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::fakes::{Stage, Take, hook, lines};
-use crate::host::SessionFacts;
+use crate::host::{HostConfig, SessionFacts};
 
 const ONE: SessionId = SessionId(1);
 
@@ -21,7 +21,7 @@ fn facts() -> SessionFacts {
 }
 
 fn filter(stage: &Stage) -> Arc<dyn LineFilter> {
-    stage.host().filter_for(&facts()).expect("somebody filters")
+    stage.host().filter_for(&facts(), None).unwrap().expect("somebody filters")
 }
 
 /// Replaces `from` by `to` in lines and batches; drops lines with `DROP`.
@@ -232,12 +232,77 @@ async fn nobody_filters_where_nobody_wants_to() {
     entry.when.labels = [("secret".to_owned(), "*".to_owned())].into();
     stage.says("a", vec![entry], json!({}));
     let host = stage.host();
-    assert!(host.filter_for(&facts()).is_none());
+    assert!(host.filter_for(&facts(), None).unwrap().is_none());
     let labels = [("secret".to_owned(), "yes".to_owned())].into();
-    assert!(host.filter_for(&SessionFacts { id: ONE, labels }).is_some());
+    assert!(host.filter_for(&SessionFacts { id: ONE, labels }, None).unwrap().is_some());
     host.disable("a").await.unwrap();
     let labels = [("secret".to_owned(), "yes".to_owned())].into();
-    assert!(host.filter_for(&SessionFacts { id: ONE, labels }).is_none());
+    assert!(host.filter_for(&SessionFacts { id: ONE, labels }, None).unwrap().is_none());
+}
+
+/// However it comes that a filter is not there: its policy holds for what it would have seen, and it is said.
+#[tokio::test]
+async fn a_filter_that_was_noted_is_missed() {
+    use crate::host::supply::Standing;
+    let stage = Stage::new();
+    let entry = |policy: OnFailure, regex: Option<&str>| {
+        let mut entry = redact();
+        entry.on_failure = Some(policy);
+        entry.when.regex = regex.map(str::to_owned);
+        entry.when.labels = [("team".to_owned(), "red".to_owned())].into();
+        entry
+    };
+    stage.says("masks", vec![entry(OnFailure::Mask, Some("key"))], json!({}));
+    stage.says("passes", vec![entry(OnFailure::Pass, None)], json!({}));
+    let labels = [("team".to_owned(), "red".to_owned())].into();
+    let before = stage.host().filter_for(&SessionFacts { id: ONE, labels }, None).unwrap().unwrap();
+    assert_eq!(before.absent(), None);
+    let note = before.note().unwrap();
+    let all = stage.found.lock().unwrap().clone();
+    let texts = lines(&["a key", "free"]);
+    let off = HostConfig::default();
+    let on = || HostConfig { enabled: true, ..HostConfig::default() };
+    let standing = |standing: Standing| {
+        let mut found = all.clone();
+        found[0].standing = standing;
+        found
+    };
+    let cases = [
+        ("turned off", all.clone(), off),
+        ("no such plugin", Vec::new(), on()),
+        ("nobody has agreed", standing(Standing::NeedsConsent), on()),
+        ("not those that were agreed to", standing(Standing::Modified), on()),
+        ("line 3", standing(Standing::Invalid(vec!["line 3".to_owned()])), on()),
+    ];
+    for (why, found, config) in cases {
+        *stage.found.lock().unwrap() = found;
+        let host = stage.host_with(config);
+        // Its labels are lost, too.
+        let chain = host.filter_for(&facts(), Some(&note)).unwrap().unwrap();
+        assert!(chain.governs(Sink::Transcript), "{why}");
+        let verdicts = chain.filter(ONE, &texts).await;
+        assert_eq!(verdicts, [Verdict::Mask, Verdict::Pass], "{why}");
+        let said = chain.absent().unwrap_or_default();
+        assert!(said.contains("plugin masks") && said.contains(why), "{why}: {said}");
+        // Who is missed now is missed by the next one, too.
+        let again = chain.note().unwrap();
+        assert!(host.filter_for(&facts(), Some(&again)).unwrap().unwrap().absent().is_some());
+    }
+    *stage.found.lock().unwrap() = all;
+    let host = stage.host();
+    let chain = host.filter_for(&facts(), Some(&note)).unwrap().unwrap();
+    assert_eq!(chain.filter(ONE, &texts).await, [Verdict::Pass, Verdict::Pass], "it is back");
+    assert_eq!(chain.absent(), None);
+    // The operator's word, not an accident.
+    host.disable("masks").await.unwrap();
+    assert_eq!(chain.filter(ONE, &texts).await, [Verdict::Pass, Verdict::Pass]);
+    assert_eq!(chain.absent(), None);
+    // Gone while the host runs.
+    host.enable("masks").await.unwrap();
+    stage.found.lock().unwrap().clear();
+    host.reload(None).await.unwrap();
+    assert_eq!(chain.filter(ONE, &texts).await, [Verdict::Mask, Verdict::Pass]);
+    assert!(host.filter_for(&facts(), Some(b"{")).is_err());
 }
 
 proptest! {

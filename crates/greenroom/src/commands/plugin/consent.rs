@@ -1,26 +1,28 @@
 //! What a person is asked before a plugin runs, and the question.
 
-use std::io::{BufRead as _, Write as _};
+use std::io::BufRead as _;
 
 use greenroom_protocol::api::plugin::{CapabilityView, Consent};
 
 use super::show;
-use crate::output::{Output, Tone};
+use crate::output::{Output, Tone, begin, one_line};
 
 /// An answer longer than this is none.
 const ANSWER_MAX: u64 = 256;
 
 pub fn text(consent: &Consent, out: &Output) -> String {
-    let mut text = format!("{} {}", out.paint(Tone::Head, &consent.name), consent.version);
+    let name = one_line(&consent.name);
+    let mut text = format!("{} {}", out.paint(Tone::Head, &name), one_line(&consent.version));
     if !consent.description.is_empty() {
-        text.push_str(&format!(": {}", consent.description));
+        text.push_str(&format!(": {}", one_line(&consent.description)));
     }
-    text.push_str(&format!("\n  from    {}\n  bytes   {}\n", consent.source, consent.digest));
+    let (source, digest) = (one_line(&consent.source), one_line(&consent.digest));
+    text.push_str(&format!("\n  from    {source}\n  bytes   {digest}\n"));
     if consent.state == "modified" {
         text.push_str("  its bytes are not those that were agreed to\n");
     }
     for runs in &consent.runs {
-        text.push_str(&format!("  runs    {runs}\n"));
+        text.push_str(&format!("  runs    {}\n", one_line(runs)));
     }
     match consent.hooks.is_empty() {
         true => text.push_str("\n  It hooks nothing.\n"),
@@ -36,6 +38,7 @@ pub fn text(consent: &Consent, out: &Output) -> String {
         }
     }
     for warning in &consent.warnings {
+        let warning = one_line(warning);
         text.push_str(&format!("\n{} {warning}", out.paint(Tone::Warn, "warning")));
     }
     if !consent.warnings.is_empty() {
@@ -47,19 +50,21 @@ pub fn text(consent: &Consent, out: &Output) -> String {
 /// In full: what is cut off is not agreed to.
 fn capability(one: &CapabilityView) -> String {
     let reason = match &one.reason {
-        Some(reason) => format!("because: {reason}"),
+        Some(reason) => format!("because: {}", one_line(reason)),
         None => "without a reason".to_owned(),
     };
     format!(
         "  - {}: {}\n      to {} ({})\n      {reason}\n",
-        one.name, one.asked, one.means, one.level
+        one_line(&one.name),
+        one_line(&one.asked.to_string()),
+        one_line(&one.means),
+        one_line(&one.level)
     )
 }
 
 /// Only `y` and `yes` agree.
 pub fn ask(question: &str) -> bool {
-    let mut err = std::io::stderr();
-    let _ = write!(err, "{question} [y/N] ").and_then(|()| err.flush());
+    begin(&format!("{} [y/N] ", one_line(question)));
     let mut answer = String::new();
     let read = std::io::Read::take(std::io::stdin().lock(), ANSWER_MAX).read_line(&mut answer);
     read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")

@@ -2,7 +2,7 @@
 
 use greenroom_protocol::api::plugin::*;
 
-use crate::output::{Cell, Output, Tone};
+use crate::output::{Cell, Output, Tone, one_line};
 
 pub fn list(list: &PluginListResult, out: &Output) -> String {
     let rows: Vec<Vec<Cell>> = list.plugins.iter().map(row).collect();
@@ -48,7 +48,7 @@ fn tone(state: &str) -> Tone {
 pub fn troubles(list: &PluginListResult, out: &Output) {
     for plugin in &list.plugins {
         for problem in &plugin.problems {
-            out.note(&format!("{}: {problem}", plugin.name));
+            out.note(&format!("{}: {}", plugin.name, one_line(problem)));
         }
         match plugin.state.as_str() {
             "needs_consent" => out.note(&format!(
@@ -75,18 +75,20 @@ pub fn short(digest: &str) -> &str {
 
 pub fn info(info: &PluginGetResult, out: &Output) -> String {
     let view = &info.view;
-    let mut text = format!("{} {}\n", out.paint(Tone::Head, &view.name), view.version);
-    let mut line = |name: &str, value: &str| {
+    let name = out.paint(Tone::Head, &one_line(&view.name));
+    let mut text = format!("{name} {}\n", one_line(&view.version));
+    let mut toned = |name: &str, tone: Tone, value: &str| {
         if !value.is_empty() {
-            text.push_str(&format!("  {name:<10} {value}\n"));
+            text.push_str(&format!("  {name:<10} {}\n", out.paint(tone, &one_line(value))));
         }
     };
-    line("about", &view.description);
+    toned("about", Tone::Plain, &view.description);
     let state = match &view.why {
         Some(why) => format!("{}: {why}", view.state),
         None => view.state.clone(),
     };
-    line("state", &out.paint(tone(&view.state), &state));
+    toned("state", tone(&view.state), &state);
+    let mut line = |name: &str, value: &str| toned(name, Tone::Plain, value);
     line("linked", if view.linked { "whatever lies there runs" } else { "" });
     line("format", &view.format);
     line("runs", view.resolved_entry.as_deref().unwrap_or_default());
@@ -123,10 +125,10 @@ pub fn info(info: &PluginGetResult, out: &Output) -> String {
         text.push_str(&format!("\n{}\n", capabilities(&info.capabilities, out)));
     }
     for problem in &view.problems {
-        text.push_str(&format!("{} {problem}\n", out.paint(Tone::Bad, "error")));
+        text.push_str(&format!("{} {}\n", out.paint(Tone::Bad, "error"), one_line(problem)));
     }
     for warning in &view.warnings {
-        text.push_str(&format!("{} {warning}\n", out.paint(Tone::Warn, "warning")));
+        text.push_str(&format!("{} {}\n", out.paint(Tone::Warn, "warning"), one_line(warning)));
     }
     text
 }
@@ -183,7 +185,7 @@ pub fn reloaded(done: &PluginReloadResult) -> String {
         }
     }
     for failed in &done.failed {
-        text.push_str(&format!("\nbroken: {failed}"));
+        text.push_str(&format!("\nbroken: {}", one_line(failed)));
     }
     text
 }
@@ -193,18 +195,19 @@ pub fn tested(tested: &PluginTestResult) -> String {
     let mut answer = serde_json::Map::new();
     answer.insert("action".to_owned(), tested.action.clone().into());
     answer.extend(tested.answer.clone());
-    serde_json::Value::Object(answer).to_string()
+    crate::safe::json(&serde_json::Value::Object(answer).to_string())
 }
 
 pub fn test_remarks(tested: &PluginTestResult, out: &Output) {
     if let Some(failure) = &tested.failure {
         out.note(&format!(
-            "the plugin failed: {failure}; {} is what its policy says",
+            "the plugin failed: {}; {} is what its policy says",
+            one_line(failure),
             tested.action
         ));
     }
     for line in tested.stderr.lines().take(20) {
-        out.note(&format!("stderr: {}", crate::output::one_line(line)));
+        out.note(&format!("stderr: {}", one_line(line)));
     }
     out.note(&format!("took {:.1} ms", tested.took_ms));
 }

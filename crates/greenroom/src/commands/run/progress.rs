@@ -2,14 +2,14 @@
 //! that changes. Silent with `--json`.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use greenroom_protocol::api::event::Event;
 use serde_json::Value;
 
 use crate::error::without_errno;
-use crate::output::{Output, Tone, one_line, span};
+use crate::output::{Output, Tone, begin, one_line, span, take_back};
 
 pub struct Progress {
     out: Output,
@@ -118,7 +118,7 @@ impl Progress {
 
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            drop(write!(std::io::stderr().lock(), "\r\x1b[K"));
+            take_back();
         }
     }
 
@@ -138,8 +138,7 @@ impl Progress {
         );
         // Wider than the window it could not be taken back.
         let text = self.out.fitted(&text);
-        drop(write!(std::io::stderr().lock(), "{}", self.out.paint(Tone::Dim, &text)));
-        drop(std::io::stderr().flush());
+        begin(&self.out.paint(Tone::Dim, &text));
         self.drawn = true;
     }
 }

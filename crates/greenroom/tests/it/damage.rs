@@ -1,0 +1,244 @@
+//! Damaged files of the host: it answers, shows nothing that was hidden before, and says what is wrong.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Home, Said, eventually};
+
+const VALUE: &str = "hunter2-and-some-more";
+const KEY: &str = "AKIAQ7ZPXK3MNB5RTY2W";
+const LINE: &str = "mask me please";
+
+const CONFIG: &str = "[plugins]\nenabled = true\n[redact]\nattach = true\n";
+
+const GUARD: &str = "schema = 1\n[plugin]\nname = \"guard\"\nversion = \"1\"\n[[runtime]]\nid = \"main\"\n\
+    kind = \"oneshot\"\ncommand = [\"./run\"]\n[[hooks]]\nhook = \"output.filter\"\nstage = \"redact\"\n\
+    required = true\non_failure = \"mask\"\ntimeout_ms = 20000\nwhen = { regex = \"mask\" }\n\
+    [capabilities]\n\"output.filter\" = true\n";
+
+const RUN: &str =
+    "#!/bin/sh\nread -r line\necho '{\"action\":\"replace\",\"line\":\"(by guard)\"}'\n";
+
+fn plugin(dir: &Path, manifest: &str, run: &str) {
+    fs::create_dir_all(dir).unwrap();
+    fs::write(dir.join("plugin.toml"), manifest).unwrap();
+    fs::write(dir.join("run"), run).unwrap();
+    fs::set_permissions(dir.join("run"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A host with a session that prints a value, a key and a line a guard hides, and goes on running.
+fn governed() -> Home {
+    let home = Home::new();
+    fs::write(home.path().join("config.toml"), CONFIG).unwrap();
+    let source = home.path().join("source/guard");
+    plugin(&source, GUARD, RUN);
+    let added = home.run(&["plugin", "add", &source.display().to_string()]);
+    assert!(added.out.contains("guard"), "{added:?}");
+    home.ok(&["plugin", "grant", "guard"]);
+    let script = format!("echo value $TOK; echo {KEY}; echo {LINE}; echo printed; exec sleep 600");
+    let token = format!("TOK={VALUE}");
+    home.ok(&["new", "--name", "one", "--env", &token, "--", "sh", "-c", &script]);
+    eventually("the guard answers", || {
+        let seen = home.ok(&["read", "s1", "--transcript"]);
+        (seen.contains("(by guard)") && seen.contains("printed")).then_some(())
+    });
+    assert_hidden(&home, "before");
+    home
+}
+
+/// Everything a reader of the session can see.
+fn seen(home: &Home, why: &str) -> String {
+    let mut all = String::new();
+    for args in [
+        &["ls", "--json"][..],
+        &["info", "s1", "--json"],
+        &["read", "s1"],
+        &["read", "s1", "--transcript"],
+        &["read", "s1", "--transcript", "--ansi", "--json"],
+        &["record", "s1"],
+        &["events", "--json"],
+        &["doctor"],
+    ] {
+        let Said { code, out, err } = home.run(args);
+        // A verb may fail for what is gone; the host itself is there.
+        assert!(code != 7 && code != 70, "{why}: {args:?}: {code} {out} {err}");
+        all.push_str(&out);
+        all.push_str(&err);
+    }
+    all
+}
+
+#[track_caller]
+fn assert_hidden(home: &Home, why: &str) -> String {
+    let seen = seen(home, why);
+    for secret in [VALUE, KEY, LINE] {
+        assert!(!seen.contains(secret), "{why}: {secret} is shown: {seen}");
+    }
+    seen
+}
+
+fn next_daemon(home: &Home) {
+    let old = home.daemon_pid();
+    kill_process(Pid::from_raw(old).unwrap(), Signal::KILL).unwrap();
+    eventually("another daemon", || {
+        let said = home.run(&["ls", "--json"]);
+        (said.code == 0 && home.daemon_pid() != old).then_some(())
+    });
+}
+
+const WAYS: [(&str, fn(&Path)); 5] = [
+    ("missing", |path| fs::remove_file(path).unwrap()),
+    ("empty", |path| fs::write(path, "").unwrap()),
+    ("short", |path| {
+        let bytes = fs::read(path).unwrap();
+        fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+    }),
+    ("flipped", |path| {
+        let mut bytes = fs::read(path).unwrap();
+        let step = (bytes.len() / 7).max(1);
+        bytes.iter_mut().step_by(step).for_each(|byte| *byte ^= 0x2a);
+        fs::write(path, bytes).unwrap();
+    }),
+    ("a directory", |path| {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    }),
+];
+
+/// All files below a directory, as paths within it.
+fn files(top: &Path) -> Vec<PathBuf> {
+    let mut ahead = vec![top.to_owned()];
+    let mut files = Vec::new();
+    while let Some(dir) = ahead.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let entry = entry.unwrap();
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => ahead.push(entry.path()),
+                kind if kind.is_file() => {
+                    files.push(entry.path().strip_prefix(top).unwrap().to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Those on which what is hidden depends: the sample begins with them.
+const FIRST: [(&str, usize); 4] =
+    [("values.key", 1), ("sessions/s1/terms", 0), ("plugins.lock", 3), ("greenroom.db", 4)];
+
+#[test]
+fn soak_every_file_of_the_state_damaged_in_five_ways() {
+    let series = test_series::series("damaged files of the state", FIRST.len() as u64, 200);
+    let mut all: Vec<(PathBuf, usize)> = FIRST.map(|(file, way)| (file.into(), way)).to_vec();
+    let home = governed();
+    for file in files(&home.path().join("state")) {
+        all.extend((0..WAYS.len()).map(|way| (file.clone(), way)));
+    }
+    let mut dice = series.dice(0);
+    for at in FIRST.len()..all.len() {
+        let other = at + dice.below((all.len() - at) as u64) as usize;
+        all.swap(at, other);
+    }
+    let mut home = Some(home);
+    for (file, way) in all.into_iter().take(series.cases as usize) {
+        let home = home.take().unwrap_or_else(governed);
+        let (how, damage) = WAYS[way];
+        let why = format!("{} {how}", file.display());
+        let path = home.path().join("state").join(&file);
+        if !path.is_file() {
+            continue;
+        }
+        damage(&path);
+        next_daemon(&home);
+        let seen = assert_hidden(&home, &why);
+        // Masks that were not there before are explained.
+        let less = !home.run(&["read", "s1", "--transcript"]).out.contains("printed");
+        let said =
+            seen.contains("masked") || seen.contains("set aside") || seen.contains("dropped");
+        assert!(!less || said, "{why}: {seen}");
+        // Nothing is broken for those who come next.
+        let token = format!("TOK={VALUE}");
+        let next = home.run(&["new", "--env", &token, "--", "sh", "-c", "echo next $TOK; cat"]);
+        assert_eq!(next.code, 0, "{why}: {next:?}");
+        home.wait_text(next.out.trim(), "next [*]+");
+    }
+}
+
+#[test]
+fn a_mistake_in_the_configuration_undoes_nothing() {
+    let home = governed();
+    let file = home.path().join("config.toml");
+    fs::write(&file, format!("{CONFIG}atach = false\n")).unwrap();
+    next_daemon(&home);
+    let seen = assert_hidden(&home, "a mistake");
+    assert!(seen.contains("(by guard)") && seen.contains("config.toml:5"), "{seen}");
+    let refused = home.run(&["new", "--", "cat"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("config.toml:5") && refused.err.contains("hint:"), "{refused:?}");
+    // Without the copy nothing is known but that much was hidden.
+    fs::remove_file(home.path().join("state/config.good")).unwrap();
+    next_daemon(&home);
+    let seen = assert_hidden(&home, "no copy");
+    assert!(seen.contains("guard would have filtered is masked"), "{seen}");
+    // Plugins are off, and that is no mistake: what they filtered stays hidden.
+    fs::write(&file, "").unwrap();
+    next_daemon(&home);
+    let seen = assert_hidden(&home, "turned off");
+    assert!(seen.contains("plugins are turned off"), "{seen}");
+    home.ok(&["new", "--", "cat"]);
+}
+
+/// Characters a terminal obeys or does not show.
+fn hostile(text: &str) -> Option<char> {
+    let bidi = ['\u{202e}', '\u{2066}', '\u{200b}', '\u{61c}', '\u{2028}', '\u{9b}'];
+    text.chars().find(|c| bidi.contains(c) || (c.is_control() && *c != '\n'))
+}
+
+#[test]
+fn no_text_of_a_plugin_moves_the_cursor() {
+    let evil = "x\\u001B[2K\\u009B1mE\\u202E\\u2066\\u200B\\u061C\\u2028y\\n  It asks for nothing.";
+    let manifest = format!(
+        "schema = 1\n[plugin]\nname = \"evil\"\nversion = \"1{evil}\"\ndescription = \"{evil}\"\n\
+         [[runtime]]\nid = \"main\"\nkind = \"oneshot\"\ncommand = [\"./run\", \"{evil}\"]\n\
+         [[hooks]]\nhook = \"session.before\"\n\
+         [capabilities]\n\"session.transform\" = true\n[capabilities.reason]\n\"session.transform\" = \"{evil}\"\n"
+    );
+    let answer = evil.replace("\\n", " ");
+    let run = format!(
+        "#!/bin/sh\nread -r line\necho noise >&2\ncat <<'END'\n{{\"action\":\"block\",\"reason\":\"{answer}\"}}\nEND\n"
+    );
+    let home = Home::new();
+    fs::write(home.path().join("config.toml"), "[plugins]\nenabled = true\n").unwrap();
+    let source = home.path().join("source/evil");
+    plugin(&source, &manifest, &run);
+    let source = source.display().to_string();
+    let verbs: [&[&str]; 12] = [
+        &["plugin", "add", &source],
+        &["plugin", "pending"],
+        &["plugin", "list"],
+        &["plugin", "info", "evil"],
+        &["plugin", "info", "evil", "--json"],
+        &["plugin", "grant", "evil"],
+        &["new", "--", "cat"],
+        &["new", "--json", "--", "cat"],
+        &["plugin", "test", "evil", "session.before", "{}"],
+        &["plugin", "logs", "evil"],
+        &["events"],
+        &["doctor"],
+    ];
+    for args in verbs {
+        let Said { out, err, .. } = home.run(args);
+        assert_eq!(hostile(&out), None, "{args:?}: {out:?}");
+        assert_eq!(hostile(&err), None, "{args:?}: {err:?}");
+        let spoof = |line: &str| line.trim_start() == "It asks for nothing.";
+        assert!(!out.lines().chain(err.lines()).any(spoof), "{args:?}: {out}");
+    }
+    let refused = home.run(&["new", "--", "cat"]);
+    assert!(refused.err.contains("\\u{202e}"), "{refused:?}");
+}
