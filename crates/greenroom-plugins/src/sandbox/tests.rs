@@ -83,13 +83,15 @@ fn a_known_agent_gets_its_state_and_its_hosts() {
     let stage = Stage::new(SandboxConfig::default(), able());
     let mut spec = stage.spec(SandboxAsk::default());
     spec.base.argv = vec!["/usr/local/bin/claude".into()];
-    let Fenced { plan, notes } = stage.plugin.plan(&spec).unwrap();
-    assert!(plan.policy.writable.contains(&stage.at(".claude")));
+    let Fenced { plan, notes, .. } = stage.plugin.plan(&spec).unwrap();
+    assert_eq!(plan.policy.writable, [stage.at("work")], "nothing of the user's");
+    let private: Vec<&PathBuf> = plan.policy.private.iter().map(|it| &it.at).collect();
+    assert_eq!(private, [&stage.at(".claude"), &stage.at(".claude.json")]);
     let fixed: Vec<&PathBuf> = plan.policy.protected.iter().map(|it| &it.path).collect();
-    assert_eq!(fixed, [&stage.at(".claude/settings.json")]);
+    assert_eq!(fixed, [&stage.at("work/.claude")], "what a later agent believes there");
     let Network::Hosts(hosts) = &plan.policy.network else { panic!("{:?}", plan.policy.network) };
     assert!(hosts.iter().any(|host| host.matches("api.anthropic.com")));
-    assert_eq!(notes, ["claude may use its own state and the hosts of its model"]);
+    assert_eq!(notes, ["claude has a private copy of its state and may use the hosts of its model"]);
 }
 
 #[test]
