@@ -9,7 +9,9 @@ mod again;
 mod describe;
 mod door;
 mod ends;
+mod hearing;
 mod limits;
+mod logins;
 mod told;
 
 use std::path::Path;
@@ -231,10 +233,12 @@ async fn never_started(host: &Arc<Host>, id: SessionId) -> Vec<String> {
 fn look_after(host: &Arc<Host>, handle: SessionHandle) {
     let clock = limits::watch(host, &handle);
     let door = door::open(host, &handle);
+    let hearing = hearing::begin(host, &handle);
+    let logins = logins::follow(host, &handle);
     let host = host.clone();
     tokio::spawn(async move {
         host.ends.of(&handle).await;
-        for task in [clock, door].into_iter().flatten() {
+        for task in [clock, door, hearing, logins].into_iter().flatten() {
             task.abort();
         }
         settled(&host, &handle).await;

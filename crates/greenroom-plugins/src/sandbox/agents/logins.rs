@@ -192,8 +192,7 @@ fn refresh(
         Time::Refreshed(field) => {
             let time = |top: &Value| millis(top.get(*field)?.as_str()?);
             time(tops.1).filter(|refreshed| {
-                *refreshed < now + DAY_MS
-                    && time(tops.0).is_some_and(|known| *refreshed > known)
+                *refreshed < now + DAY_MS && time(tops.0).is_some_and(|known| *refreshed > known)
             })
         }
     };
@@ -220,9 +219,9 @@ fn ends(from: &Map<String, Value>, field: &str, now: u64) -> Option<u64> {
 /// Letters, digits and what tokens have between them: nothing that a shell, a header or a terminal would read otherwise.
 fn is_token(value: &Value) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=|:".contains(&byte);
-    value.as_str().is_some_and(|text| {
-        (8..=TOKEN_MAX).contains(&text.len()) && text.bytes().all(plain)
-    })
+    value
+        .as_str()
+        .is_some_and(|text| (8..=TOKEN_MAX).contains(&text.len()) && text.bytes().all(plain))
 }
 
 /// `2026-11-17T22:10:03.123Z` in milliseconds.

@@ -65,6 +65,8 @@ pub enum Kind {
     /// The user's settings: a file is copied anew at each start, a directory is seen read-only. What the agent makes of it inside
     /// is gone at the next start.
     Fixed,
+    /// As `Fixed`, for a file in which something must be different inside.
+    Adapted(fn(&str) -> String),
     /// A JSON file of state and settings: at each start what the user's has comes over what the private one has.
     Merged(&'static Merging),
     /// A login. The user's at each start; tokens that were refreshed inside come back.
@@ -171,7 +173,7 @@ const AGENTS: &[Agent] = &[
             entries: &[
                 ("auth.json", Kind::Login(&logins::CODEX)),
                 (".credentials.json", Kind::Login(&logins::CODEX_SERVERS)),
-                ("config.toml", Kind::Fixed),
+                ("config.toml", Kind::Adapted(without_own_sandbox)),
                 ("managed_config.toml", Kind::Fixed),
                 ("requirements.toml", Kind::Fixed),
                 ("hooks.json", Kind::Fixed),
@@ -252,9 +254,51 @@ const AGENTS: &[Agent] = &[
     },
 ];
 
+/// Codex runs commands in a sandbox of its own, which cannot be made inside of another; this one holds them. Whoever asked for
+/// less than writing in the project is not given more.
+fn without_own_sandbox(config: &str) -> String {
+    let mode = config
+        .parse::<toml::Table>()
+        .ok()
+        .and_then(|table| Some(table.get("sandbox_mode")?.as_str().unwrap_or_default().to_owned()));
+    if mode.is_some_and(|mode| mode != "workspace-write") {
+        return config.to_owned();
+    }
+    let mut top = true;
+    let kept = config.lines().filter(|line| {
+        top &= !line.trim_start().starts_with('[');
+        !(top && line.trim_start().starts_with("sandbox_mode"))
+    });
+    let lines: Vec<&str> =
+        ["sandbox_mode = \"danger-full-access\""].into_iter().chain(kept).collect();
+    lines.join("\n") + "\n"
+}
+
 impl StateHome {
     pub fn kind(&self, entry: &str) -> Kind {
         let known = self.entries.iter().find(|(name, _)| *name == entry);
-        known.map_or(Kind::Own, |(_, kind)| *kind)
+        // A database that somebody writes is not copied by reading it, and knows other directories' conversations.
+        let unknown = if entry.contains(".sqlite") { Kind::Empty } else { Kind::Own };
+        known.map_or(unknown, |(_, kind)| *kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codex_leaves_the_fence_to_this_one() {
+        let mode = |config: &str| {
+            let table: toml::Table = without_own_sandbox(config).parse().unwrap();
+            table["sandbox_mode"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(mode(""), "danger-full-access");
+        assert_eq!(mode("sandbox_mode = \"read-only\"\n"), "read-only");
+        let usual = "model = \"x\"\nsandbox_mode = \"workspace-write\"\n[profiles.a]\nsandbox_mode = \"read-only\"\n";
+        assert_eq!(mode(usual), "danger-full-access");
+        let table: toml::Table = without_own_sandbox(usual).parse().unwrap();
+        assert_eq!(table["profiles"]["a"]["sandbox_mode"].as_str(), Some("read-only"));
+        assert_eq!(table["model"].as_str(), Some("x"));
     }
 }

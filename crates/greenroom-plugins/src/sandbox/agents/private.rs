@@ -184,8 +184,11 @@ impl Tree {
                 copy::make_dir(&home.real)?;
             }
             for (name, kind) in home.table.entries {
-                if let Kind::Fixed = kind {
-                    self.fix(&home.real.join(name), &home.own.join(name))?;
+                let (real, own) = (home.real.join(name), home.own.join(name));
+                match kind {
+                    Kind::Fixed => self.fix(&real, &own)?,
+                    Kind::Adapted(adapt) => self.adapt(&real, &own, adapt)?,
+                    _ => {}
                 }
             }
             if let (Some((real, own)), Some((_, Kind::Merged(how)))) =
@@ -238,6 +241,18 @@ impl Tree {
         }
     }
 
+    fn adapt(&self, real: &Path, own: &Path, adapt: &fn(&str) -> String) -> io::Result<()> {
+        let users = match real.canonicalize() {
+            Ok(real) => copy::read(&real, SETTINGS_MAX)?.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        };
+        let content = match String::from_utf8(users) {
+            Ok(text) => adapt(&text).into_bytes(),
+            Err(error) => error.into_bytes(),
+        };
+        copy::put(own, &content, &self.dir)
+    }
+
     fn merge(&self, real: &Path, own: &Path, how: &Merging) -> io::Result<()> {
         let object = |path: &Path| -> Option<Map<String, Value>> {
             let content = copy::read(path, SETTINGS_MAX).ok()??;
@@ -259,8 +274,7 @@ impl Tree {
     }
 
     fn note(&self) -> io::Result<()> {
-        let about =
-            About { agent: self.agent.name.to_owned(), directory: self.directory.clone() };
+        let about = About { agent: self.agent.name.to_owned(), directory: self.directory.clone() };
         let content = serde_json::to_vec(&about).map_err(io::Error::other)?;
         copy::put(&self.dir.join(ABOUT), &content, &self.dir)
     }
@@ -295,7 +309,9 @@ impl Home {
                     let part = dashed(directory);
                     (entry.path().join(&part), own.join(&name).join(part))
                 }
-                Kind::Empty | Kind::Fixed | Kind::Merged(_) | Kind::Login(_) => continue,
+                Kind::Empty | Kind::Fixed | Kind::Adapted(_) | Kind::Merged(_) | Kind::Login(_) => {
+                    continue;
+                }
             };
             if from.symlink_metadata().is_ok()
                 && let Err(error) = copy::take_over(&from, &to, budget, 0)

@@ -1,6 +1,6 @@
 //! What agents believe of a project's own directory: settings with hooks and permissions, which run in the next agent outside.
 //!
-//! Fixed inside of what a session may write, for each agent that this user has: as it is, or empty where it is missing. What a
+//! Fixed inside of what a session may write: as it is, or empty where it is missing and the user has that agent. What a
 //! project tells its agents in words (`CLAUDE.md`, `AGENTS.md`) is part of the work, and stays writable.
 
 use std::path::{Path, PathBuf};
@@ -28,10 +28,14 @@ pub fn fixed(
         agent.homes.iter().any(|it| own(it.path) || it.beside.is_some_and(|(name, _)| own(name)))
     };
     let started = |agent: &Agent| started.iter().any(|it| it.name == agent.name);
-    let agents = AGENTS.iter().filter(|agent| started(agent) || has(agent));
-    let dirs = agents.flat_map(|agent| agent.project).map(|name| (cwd.join(name), true));
+    let dirs = AGENTS.iter().flat_map(|agent| {
+        let made = started(agent) || has(agent);
+        agent.project.iter().map(move |name| (cwd.join(name), made))
+    });
     let all = dirs.chain([(cwd.join(SERVERS), false)]);
-    all.filter(|(path, _)| !granted.contains(path)).flat_map(|(path, made)| pin(path, made)).collect()
+    all.filter(|(path, _)| !granted.contains(path))
+        .flat_map(|(path, made)| pin(path, made))
+        .collect()
 }
 
 fn pin(path: PathBuf, made: bool) -> Vec<Protected> {

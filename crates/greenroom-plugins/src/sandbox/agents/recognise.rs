@@ -9,8 +9,20 @@ use super::{AGENTS, Agent};
 
 /// Programs that run the program they are given, after options and assignments.
 const WRAPPERS: &[&str] = &[
-    "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "time", "timeout", "command", "exec",
-    "caffeinate", "unbuffer", "dumb-init", "tini",
+    "env",
+    "nice",
+    "ionice",
+    "nohup",
+    "setsid",
+    "stdbuf",
+    "time",
+    "timeout",
+    "command",
+    "exec",
+    "caffeinate",
+    "unbuffer",
+    "dumb-init",
+    "tini",
 ];
 /// Programs that run a file or a package: the first word that is no option is it.
 const RUNNERS: &[&str] =

@@ -82,7 +82,10 @@ fn settings_are_the_users_at_each_start_and_the_rest_stays() {
     stage.prepared();
     assert_eq!(text(own.join("settings.json")), "{\"model\":\"y\"}");
     assert!(!own.join("settings.local.json").exists() && !own.join("commands").exists());
-    assert_eq!((text(own.join("odd")), text(own.join("history.jsonl"))), ("its own".into(), "mine".into()));
+    assert_eq!(
+        (text(own.join("odd")), text(own.join("history.jsonl"))),
+        ("its own".into(), "mine".into())
+    );
     assert_eq!(text(stage.at(".claude/odd")), "taken over once");
     let policy = tree.policy(&stage.policy(Level::Full));
     let places: Vec<PathBuf> = policy.iter().map(|it| it.at.clone()).collect();
@@ -98,14 +101,20 @@ fn links_a_session_left_are_not_followed() {
     stage.write("dir/file", "untouched");
     let tree = stage.prepared();
     let own = tree.dir.join(".claude");
-    for (name, target) in
-        [("settings.json", "victim"), ("settings.local.json", "victim"), ("skills", "dir"), ("hooks", "dir")]
-    {
+    for (name, target) in [
+        ("settings.json", "victim"),
+        ("settings.local.json", "victim"),
+        ("skills", "dir"),
+        ("hooks", "dir"),
+    ] {
         copy::clear(&own.join(name)).unwrap();
         symlink(stage.at(target), own.join(name)).unwrap();
     }
     stage.prepared();
-    assert_eq!((text(stage.at("victim")), text(stage.at("dir/file"))), ("untouched".into(), "untouched".into()));
+    assert_eq!(
+        (text(stage.at("victim")), text(stage.at("dir/file"))),
+        ("untouched".into(), "untouched".into())
+    );
     assert!(own.join("settings.json").symlink_metadata().unwrap().is_file());
     assert!(own.join("skills").symlink_metadata().unwrap().is_dir());
     assert!(own.join("hooks").symlink_metadata().is_err());
@@ -132,7 +141,10 @@ fn an_agent_that_never_ran_leaves_nothing_outside() {
     std::fs::remove_dir_all(stage.at(".claude")).unwrap();
     std::fs::remove_file(stage.at(".claude.json")).unwrap();
     let tree = stage.prepared();
-    assert_eq!(text(tree.dir.join(".claude.json")).replace(char::is_whitespace, ""), "{\"projects\":{}}");
+    assert_eq!(
+        text(tree.dir.join(".claude.json")).replace(char::is_whitespace, ""),
+        "{\"projects\":{}}"
+    );
     assert!(!stage.at(".claude").exists() && !stage.at(".claude.json").exists());
     let places = tree.policy(&stage.policy(Level::Full));
     assert_eq!(places.len(), 2, "both are put there all the same");
@@ -151,7 +163,8 @@ fn a_place_of_the_users_own_choice_has_a_tree_of_its_own() {
         other.policy(&stage.policy(Level::Full)).into_iter().map(|it| it.at).collect();
     assert_eq!(places, [at]);
     assert!(other.dir.join(".claude/.claude.json").is_file());
-    let refused = stage.tree(Level::Full, &[("CLAUDE_CONFIG_DIR", stage.at("work"))]).err().unwrap();
+    let refused =
+        stage.tree(Level::Full, &[("CLAUDE_CONFIG_DIR", stage.at("work"))]).err().unwrap();
     assert!(refused.what.contains("cannot be a session's directory"), "{refused}");
 }
 
@@ -166,7 +179,8 @@ fn where_nothing_can_be_put_the_agent_is_told() {
     assert!(text(own.join(".claude.json")).contains("dark"));
     let gemini = AGENTS.iter().find(|agent| agent.name == "gemini").unwrap();
     let tree =
-        Tree::of(gemini, &spec(1), &surroundings(&stage.at("")), &stage.policy(Level::Reduced)).unwrap();
+        Tree::of(gemini, &spec(1), &surroundings(&stage.at("")), &stage.policy(Level::Reduced))
+            .unwrap();
     assert_eq!(tree.variables().collect::<Vec<_>>(), [("GEMINI_CLI_HOME", tree.dir.as_path())]);
 }
 
@@ -185,13 +199,16 @@ fn of_a_mixed_file_what_runs_something_is_the_users() {
         },
     }));
     let after = merged(users, own, &CLAUDE_STATE);
-    assert_eq!(Value::Object(after), json!({
-        "theme": "dark", "tips": 3, "mcpServers": { "mine": {} },
-        "projects": {
-            "/w": { "hasTrustDialogAccepted": true, "allowedTools": ["Read"] },
-            "/new": { "cost": 1 },
-        },
-    }));
+    assert_eq!(
+        Value::Object(after),
+        json!({
+            "theme": "dark", "tips": 3, "mcpServers": { "mine": {} },
+            "projects": {
+                "/w": { "hasTrustDialogAccepted": true, "allowedTools": ["Read"] },
+                "/new": { "cost": 1 },
+            },
+        })
+    );
 }
 
 #[test]
