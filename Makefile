@@ -26,6 +26,7 @@ help:
 	@echo 'make install  put greenroom into your cargo bin directory'
 	@echo 'make test     everything CI checks: format, lints, tests, boundaries, documents, licences'
 	@echo 'make soak     all tests with their long series: random lives, orders, kills, damage (an hour or two)'
+	@echo 'make test-agents  real Claude Code and Codex in sandboxes, with a scripted model (downloads them; needs node, npm, python3)'
 	@echo 'make bench    criterion parts, then greenroom beside tmux and the bare PTY'
 	@echo 'make fuzz     each fuzz target for $(FUZZ_SECONDS) s'
 	@echo 'make fmt      format the code'
@@ -51,6 +52,14 @@ release:
 .PHONY: test
 test: setup check-format lint unit doctest check supply-chain
 	@echo 'make test: all green'
+
+# What is downloaded is never part of `make test`. npm may be told not to run what packages bring: then we do.
+.PHONY: test-agents
+test-agents:
+	$(CARGO) build --locked -p greenroom
+	npm install --prefix $(TARGET_DIR)/agents/npm --no-audit --no-fund @anthropic-ai/claude-code @openai/codex
+	cd $(TARGET_DIR)/agents/npm/node_modules/@anthropic-ai/claude-code && node install.cjs
+	python3 -B crates/greenroom/tests/agents/check.py --greenroom $(TARGET_DIR)/debug/greenroom --prefix $(TARGET_DIR)/agents/npm
 
 .PHONY: check-format
 check-format:

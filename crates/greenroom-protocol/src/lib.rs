@@ -4,7 +4,8 @@
 //! envelope, [`fault`] is the table of errors, [`api`] holds params and results of each method,
 //! [`methods`] is the one table that names them all, [`members`] what may stand in their params, [`attach`] is the binary stream of an
 //! attached client, [`asciicast`] the recording format, [`connector`] the file of a run, [`manifest`] what a
-//! plugin says of itself, [`tree`] the three syntaxes people write both in.
+//! plugin says of itself, [`told`] what hooks of agents say from inside a sandbox, [`tree`] the three syntaxes people write
+//! both in.
 //!
 //! Deliberately absent: sockets, tasks, clocks, key names (the terminal crate parses those).
 #![forbid(unsafe_code)]
@@ -20,6 +21,7 @@ pub mod members;
 pub mod methods;
 pub mod rpc;
 pub mod time;
+pub mod told;
 pub mod tree;
 
 pub use fault::{Fault, FaultKind};

@@ -422,7 +422,10 @@ pub const EVENTS: &[EventRow] = &[
     logged("alert.dropped", "a plugin dropped an alert; data: by, source"),
     logged("approval.requested", "a person must decide; data: approval, title, text, source"),
     logged("approval.resolved", "it was decided; data: approval, allowed, by, source"),
-    logged("agent.event", "an agent's own hook told something; data: agent, event"),
+    logged(
+        "agent.event",
+        "an agent's own hook told something; data: agent, event, data (what the hook was given, filtered; cut: true if shortened)",
+    ),
     logged("plugin.state", "a plugin's state changed; data: plugin, state, before, why"),
     logged(
         "plugin.failed",

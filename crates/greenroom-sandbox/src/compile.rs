@@ -22,7 +22,7 @@ pub enum Refused {
     TooWide { path: PathBuf, why: &'static str },
     #[error("{} in the sandbox policy is not an absolute path without `.` and `..`", .0.display())]
     NotAbsolute(PathBuf),
-    #[error("{} is both hidden and writable in the sandbox policy", .0.display())]
+    #[error("{} is both hidden and writable in the sandbox policy, or both the user's and the session's own", .0.display())]
     Contradiction(PathBuf),
     #[error("{} is not below {}: the worktree's git data is not where it should be", inner.display(), outer.display())]
     GitLayout { inner: PathBuf, outer: PathBuf },
@@ -151,6 +151,8 @@ fn check_paths(policy: &Policy) -> Result<(), Refused> {
         .chain(protected)
         .chain(&policy.hidden)
         .chain(&policy.visible)
+        .chain(policy.private.iter().flat_map(|it| [&it.at, &it.from]))
+        .chain(policy.private.iter().flat_map(|it| it.views.iter().map(|(_, from)| from)))
         .chain(policy.home.as_ref())
         .chain(reads)
     {
@@ -171,6 +173,11 @@ fn check_paths(policy: &Policy) -> Result<(), Refused> {
         }
         if policy.hidden.contains(path) {
             return Err(Refused::Contradiction(path.clone()));
+        }
+    }
+    for private in &policy.private {
+        if policy.hidden.contains(&private.at) || policy.writable.contains(&private.at) {
+            return Err(Refused::Contradiction(private.at.clone()));
         }
     }
     Ok(())
@@ -284,9 +291,11 @@ fn landlock(policy: &Policy, probe: &Probe, git: &git::Places) -> Option<Landloc
     let mut write = policy.writable.clone();
     write.extend(["/tmp", "/dev/shm"].map(PathBuf::from));
     if full {
+        write.extend(policy.private.iter().map(|it| it.at.clone()));
         write.extend(git.writable.iter().cloned());
         write.extend(git.objects.clone());
     } else {
+        write.extend(policy.private.iter().map(|it| it.from.clone()));
         write.push(policy.tmp_dir.clone());
         write.extend(git.writable.iter().cloned());
     }

@@ -114,6 +114,9 @@ fn files(plan: &Plan, full: bool, rules: &mut Vec<Rule>) {
                 Place::Replaced { from } => {
                     add("write", format!("{at} (its own: {})", from.display()), writes);
                 }
+                Place::View { from } => {
+                    add("fixed", format!("{at} (as in {})", from.display()), "mounts");
+                }
                 Place::Pinned => {}
             }
         }

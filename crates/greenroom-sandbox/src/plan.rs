@@ -105,6 +105,8 @@ pub enum Place {
     Without { names: Vec<OsString> },
     /// This directory of the host instead.
     Replaced { from: PathBuf },
+    /// This of the host instead, read-only.
+    View { from: PathBuf },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -305,6 +307,7 @@ fn put_mount(w: &mut Writer, mount: &Mount) {
             w.text(name);
         }),
         Place::Replaced { from } => w.u8(5).text(from),
+        Place::View { from } => w.u8(7).text(from),
     };
 }
 
@@ -393,6 +396,7 @@ fn get_mount(r: &mut Reader<'_>) -> Result<Mount, WireError> {
         4 => Place::Masked,
         5 => Place::Replaced { from: r.path()? },
         6 => Place::Without { names: r.list(|r| r.text())? },
+        7 => Place::View { from: r.path()? },
         other => return Err(WireError::Unknown(other.into())),
     };
     Ok(Mount { at, what, optional })

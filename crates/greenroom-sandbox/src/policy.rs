@@ -5,6 +5,7 @@
 //! refuses what has become one. Absent on purpose: defaults that depend on the machine (which credentials to hide is the
 //! caller's list), and how any of it is enforced.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -56,6 +57,10 @@ pub struct Policy {
     /// Must stay visible, read-only, although `/tmp`, `/run` or something hidden above it is replaced. What does not exist
     /// is passed over.
     pub visible: Vec<PathBuf>,
+    /// Something of the session's own at a place where it would find the user's. At level reduced nothing can be put there:
+    /// it is writable where it lies, and whoever made the policy tells the program.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub private: Vec<Private>,
     pub git: Option<GitRules>,
     pub network: Network,
     pub allow: Allow,
@@ -85,6 +90,7 @@ impl Policy {
             protected: Vec::new(),
             hidden: Vec::new(),
             visible: Vec::new(),
+            private: Vec::new(),
             git: None,
             network: Network::None,
             allow: Allow::default(),
@@ -136,6 +142,17 @@ impl Protected {
     pub fn required(path: impl Into<PathBuf>) -> Protected {
         Protected { path: path.into(), if_missing: IfMissing::Refuse }
     }
+}
+
+/// What a session finds at a place instead of what is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Private {
+    pub at: PathBuf,
+    /// A directory or a file of the host. It must be there.
+    pub from: PathBuf,
+    /// Entries of `at` that are something else of the host, read-only: their name, and what is seen.
+    pub views: Vec<(OsString, PathBuf)>,
 }
 
 /// What git needs to work in the session's directory, and must not be able to do. From recorded knowledge: never re-read

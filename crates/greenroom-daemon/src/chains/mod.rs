@@ -9,7 +9,9 @@ mod again;
 mod describe;
 mod door;
 mod ends;
+mod hearing;
 mod limits;
+mod logins;
 mod told;
 
 use std::path::Path;
@@ -239,10 +241,14 @@ async fn never_started(host: &Arc<Host>, id: SessionId) -> Vec<String> {
 fn look_after(host: &Arc<Host>, handle: SessionHandle) {
     let clock = limits::watch(host, &handle);
     let door = door::open(host, &handle);
+    let hearing = hearing::begin(host, &handle);
+    let logins = logins::follow(host, &handle);
     let host = host.clone();
     tokio::spawn(async move {
         host.ends.of(&handle).await;
-        door.into_iter().for_each(|task| task.abort());
+        for task in [door, hearing, logins].into_iter().flatten() {
+            task.abort();
+        }
         // What its program left lives on where it was started, and under the same clock.
         host.keeper.nobody_left(handle.id()).await;
         clock.into_iter().for_each(|task| task.abort());

@@ -13,18 +13,23 @@ mod tree;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use greenroom_engine::spec::Confinement;
+use greenroom_protocol::told::PIPE_VARIABLE;
 use greenroom_sandbox::plan::Payload;
 pub use greenroom_sandbox::plan::Plan;
 pub use greenroom_sandbox::plan::Refused;
 pub use greenroom_sandbox::plan::{Explanation, explain};
-use greenroom_sandbox::policy::Level;
 pub use greenroom_sandbox::policy::{HostPattern, Network, Policy, normalise};
+use greenroom_sandbox::policy::{Level, Private};
 pub use greenroom_sandbox::probe::Probe;
 use serde::{Deserialize, Serialize};
+
+pub use self::agents::logins::Login;
+use self::agents::private::Tree;
+use self::policy::Made;
 
 use crate::spec::{
     Cleanup, CleanupError, PluginState, Refusal, SessionEnd, SessionPlugin, SessionSpec,
@@ -57,8 +62,13 @@ pub struct Sandbox {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Notes {
     tmp_dir: PathBuf,
+    /// Into which hooks of agents speak.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pipe: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reach: Option<Reach>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    logins: Vec<Login>,
 }
 
 /// What a confined session may reach through a proxy.
@@ -76,6 +86,16 @@ impl Reach {
     }
 }
 
+/// The logins whose copies a session has, from the plugin's notes of it.
+pub fn logins_noted(state: &serde_json::Value) -> Vec<Login> {
+    Notes::deserialize(state).map(|notes| notes.logins).unwrap_or_default()
+}
+
+/// The pipe into which hooks of agents speak, from the plugin's notes of a session.
+pub fn pipe_noted(state: &serde_json::Value) -> Option<PathBuf> {
+    Notes::deserialize(state).ok()?.pipe
+}
+
 /// What this machine can enforce.
 pub struct Capability {
     pub probe: Probe,
@@ -89,6 +109,8 @@ pub struct Capability {
 pub struct Fenced {
     pub plan: Plan,
     pub notes: Vec<String>,
+    /// State of agents, which has to be made before the plan is carried out.
+    trees: Vec<Tree>,
 }
 
 impl Sandbox {
@@ -129,20 +151,33 @@ impl Sandbox {
         self.around.state_dir("tmp").join(spec.id.to_string())
     }
 
+    /// Where hooks of agents speak. The session may write the pipe and nothing beside it.
+    fn pipe(&self, spec: &SessionSpec) -> PathBuf {
+        self.around.state_dir("told").join(spec.id.to_string())
+    }
+
     /// The plan for a session like this. Makes nothing. Blocks for the first trial.
     pub fn plan(&self, spec: &SessionSpec) -> Result<Fenced, Refusal> {
         let probe = self.probe().map_err(|error| {
             Refusal::new(format!("cannot try what this machine can enforce: {error}"))
         })?;
-        let (policy, notes) = policy::of(spec, &self.config, &self.around, self.tmp_dir(spec))?;
+        let Made { policy, notes, trees } =
+            policy::of(spec, &self.config, &self.around, self.tmp_dir(spec))?;
+        let mut policy = policy;
+        let pipe = policy::as_made(&self.pipe(spec))?;
+        policy.private.push(Private { at: pipe.clone(), from: pipe, views: Vec::new() });
         let plan = greenroom_sandbox::plan::compile(&policy, probe).map_err(refusal)?;
-        Ok(Fenced { plan, notes })
+        Ok(Fenced { plan, notes, trees })
     }
 
     fn fence(&self, spec: &mut SessionSpec, fenced: Fenced) {
         spec.base.cwd.clone_from(&fenced.plan.policy.cwd);
         // Nobody inside may talk to the host: its address would only mislead.
         spec.unset_env("GREENROOM_SOCKET");
+        spec.set_env(PIPE_VARIABLE, self.pipe(spec));
+        for (name, at) in fenced.trees.iter().flat_map(Tree::variables) {
+            spec.set_env(name, at);
+        }
         spec.notes.extend(fenced.notes);
         spec.base.confinement = Some(Arc::new(Fence { plan: fenced.plan }));
     }
@@ -214,8 +249,9 @@ impl SessionPlugin for Sandbox {
     ) -> Wait<'a, Result<(), Refusal>> {
         Box::pin(async move {
             // A trial and a few calls to the file system, each shorter than handing it to another thread.
-            let fenced = self.plan(spec)?;
+            let mut fenced = self.plan(spec)?;
             let tmp_dir = self.tmp_dir(spec);
+            let logins = fenced.trees.iter().flat_map(Tree::logins).collect();
             let reach = match &fenced.plan.policy.network {
                 Network::Hosts(hosts) => {
                     let http = spec.ask.sandbox.as_ref().is_some_and(|ask| ask.allow_http);
@@ -223,12 +259,19 @@ impl SessionPlugin for Sandbox {
                 }
                 Network::None | Network::Open => None,
             };
-            state.record(&Notes { tmp_dir: tmp_dir.clone(), reach })?;
+            let pipe = self.pipe(spec);
+            let noted = Some(pipe.clone());
+            state.record(&Notes { tmp_dir: tmp_dir.clone(), pipe: noted, reach, logins })?;
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&tmp_dir);
             made.map_err(|error| {
                 Refusal::new(format!("cannot make its /tmp in {}: {error}", tmp_dir.display()))
                     .hint("check the space and rights of the state directory")
             })?;
+            make_pipe(&pipe).map_err(|error| {
+                Refusal::new(format!("cannot make a pipe for hooks in {}: {error}", pipe.display()))
+                    .hint("check the space and rights of the state directory")
+            })?;
+            fenced.trees = prepared(fenced.trees).await?;
             self.fence(spec, fenced);
             Ok(())
         })
@@ -242,6 +285,14 @@ impl SessionPlugin for Sandbox {
         Box::pin(async move {
             let Some(notes) = state.read::<Notes>()? else { return Ok(Cleanup::Nothing) };
             let removed = tokio::task::spawn_blocking(move || {
+                for login in &notes.logins {
+                    if let Err(error) = login.exchange() {
+                        tracing::warn!(login = %login.real.display(), %error, "bringing it back");
+                    }
+                }
+                if let Some(pipe) = &notes.pipe {
+                    let _ = std::fs::remove_file(pipe);
+                }
                 tree::remove(&notes.tmp_dir).map_err(|error| {
                     let at = notes.tmp_dir.display();
                     CleanupError::new(format!("cannot remove its /tmp in {at}: {error}"))
@@ -263,6 +314,33 @@ impl SessionPlugin for Sandbox {
     }
 }
 
+fn make_pipe(path: &Path) -> io::Result<()> {
+    if let Some(dir) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    }
+    let _ = std::fs::remove_file(path);
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    Ok(rustix::fs::mkfifoat(rustix::fs::CWD, path, mode)?)
+}
+
+/// Makes what agents find as their state. Copying may take a while, so not here.
+async fn prepared(trees: Vec<Tree>) -> Result<Vec<Tree>, Refusal> {
+    if trees.is_empty() {
+        return Ok(trees);
+    }
+    let work = tokio::task::spawn_blocking(move || {
+        for tree in &trees {
+            tree.prepare().map_err(|error| {
+                let (name, at) = (tree.agent.name, tree.dir.display());
+                Refusal::new(format!("cannot make a private copy of {name}'s state in {at}: {error}"))
+                    .hint("check the space and rights of the state directory, and who owns the agent's own")
+            })?;
+        }
+        Ok(trees)
+    });
+    work.await.map_err(|error| Refusal::new(error.to_string()))?
+}
+
 /// A plan in plain words.
 pub fn in_words(plan: &Plan) -> String {
     explain(plan).to_string()
@@ -275,8 +353,15 @@ pub fn by_trial() -> Prober {
 
 /// Removes what sessions that are no more left in `tmp/`: their chain's notes did not survive the machine.
 pub fn sweep(around: &Surroundings) {
-    let Ok(entries) = std::fs::read_dir(around.state_dir("tmp")) else { return };
-    for entry in entries.flatten() {
+    agents::private::sweep(around);
+    let list = |name| std::fs::read_dir(around.state_dir(name)).into_iter().flatten().flatten();
+    for entry in list("told") {
+        let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if id.is_some_and(|id| !around.living.is_alive(id)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    for entry in list("tmp") {
         let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if id.is_some_and(|id| !around.living.is_alive(id))
             && let Err(error) = tree::remove(&entry.path())

@@ -11,17 +11,27 @@ use greenroom_sandbox::policy::{
 };
 
 use super::SandboxConfig;
-use super::agents;
+use super::agents::private::Tree;
+use super::agents::{self, Agent, project};
 use super::hidden::{self, at_home};
 use crate::spec::{Refusal, SessionSpec, Surroundings};
 
-/// The policy, and what the user should know about it.
+/// A policy and what came with it.
+pub struct Made {
+    pub policy: Policy,
+    /// What the user should know about it.
+    pub notes: Vec<String>,
+    /// Of the agents it is for.
+    pub trees: Vec<Tree>,
+}
+
+/// The policy for a session. Makes nothing.
 pub fn of(
     spec: &SessionSpec,
     config: &SandboxConfig,
     around: &Surroundings,
     tmp_dir: PathBuf,
-) -> Result<(Policy, Vec<String>), Refusal> {
+) -> Result<Made, Refusal> {
     let ask = spec.ask.sandbox.clone().unwrap_or_default();
     let level = match ask.level {
         SandboxLevel::Full => Level::Full,
@@ -43,10 +53,50 @@ pub fn of(
     for path in &spec.readable {
         policy.visible.push(real(path)?);
     }
-    asked_writes(&mut policy, spec, config, around, &ask)?;
+    let granted = asked_writes(spec, config, around, &ask)?;
+    policy.writable.extend(granted.iter().cloned());
     git(&mut policy, spec, &cwd)?;
-    network(&mut policy, spec, config, around, &ask, &mut notes)?;
-    Ok((policy, notes))
+    let path = spec.env("PATH");
+    let agents = agents::among(&spec.base.argv, spec.backend.as_deref(), path);
+    let trees = own_state(&mut policy, spec, around, &agents, &granted, &mut notes)?;
+    network(&mut policy, config, &ask, &agents)?;
+    Ok(Made { policy, notes, trees })
+}
+
+/// Agents write trees of their own, and not what agents outside believe.
+fn own_state(
+    policy: &mut Policy,
+    spec: &SessionSpec,
+    around: &Surroundings,
+    agents: &[&'static Agent],
+    granted: &[PathBuf],
+    notes: &mut Vec<String>,
+) -> Result<Vec<Tree>, Refusal> {
+    let full = policy.level == Level::Full;
+    policy.protected.extend(project::fixed(&policy.cwd, &around.home, agents, granted));
+    let mut trees = Tree::all(agents, spec, around, policy)?;
+    trees.retain(|tree| {
+        let name = tree.agent.name;
+        let open = tree.places().find(|place| granted.iter().any(|it| place.starts_with(it)));
+        match (open, full) {
+            (Some(place), _) => notes.push(format!(
+                "{name} writes {} itself, as you allowed: an agent outside believes what it leaves there",
+                place.display()
+            )),
+            (None, true) => notes.push(format!(
+                "{name} has a private copy of its state and may use the hosts of its model"
+            )),
+            (None, false) => notes.push(format!(
+                "{name} has a private copy of its state, and no network at level reduced"
+            )),
+        }
+        open.is_none()
+    });
+    for tree in &trees {
+        let private = tree.policy(policy);
+        policy.private.extend(private);
+    }
+    Ok(trees)
 }
 
 /// Without symbolic links. What is not there yet (a worktree that is only thought of) is taken as it would be; a
@@ -65,17 +115,13 @@ fn real(path: &Path) -> Result<PathBuf, Refusal> {
 }
 
 fn asked_writes(
-    policy: &mut Policy,
     spec: &SessionSpec,
     config: &SandboxConfig,
     around: &Surroundings,
     ask: &SandboxAsk,
-) -> Result<(), Refusal> {
-    for text in config.allow_write.iter().chain(&ask.allow_write) {
-        let path = spec.project_dir.join(at_home(text, &around.home));
-        policy.writable.push(real(&path)?);
-    }
-    Ok(())
+) -> Result<Vec<PathBuf>, Refusal> {
+    let all = config.allow_write.iter().chain(&ask.allow_write);
+    all.map(|text| real(&spec.project_dir.join(at_home(text, &around.home)))).collect()
 }
 
 fn git(policy: &mut Policy, spec: &SessionSpec, cwd: &Path) -> Result<(), Refusal> {
@@ -107,11 +153,9 @@ fn git(policy: &mut Policy, spec: &SessionSpec, cwd: &Path) -> Result<(), Refusa
 
 fn network(
     policy: &mut Policy,
-    spec: &SessionSpec,
     config: &SandboxConfig,
-    around: &Surroundings,
     ask: &SandboxAsk,
-    notes: &mut Vec<String>,
+    agents: &[&'static Agent],
 ) -> Result<(), Refusal> {
     let mut hosts = Vec::new();
     for text in config.allow_hosts.iter().chain(&ask.allow_hosts) {
@@ -121,19 +165,9 @@ fn network(
         })?;
         hosts.push(host);
     }
-    if let Some(agent) = spec.base.argv.first().and_then(|program| agents::of(program)) {
-        let home = &around.home;
-        let there = |path: &&str| home.join(path).canonicalize().ok();
-        policy.writable.extend(agent.state.iter().filter_map(there));
-        let fixed = agent.fixed.iter().filter_map(there);
-        policy.protected.extend(fixed.map(Protected::existing));
-        if policy.level == Level::Full {
-            let known = agent.hosts.iter().filter_map(|host| HostPattern::parse(host).ok());
-            hosts.extend(known);
-            notes.push(format!("{} may use its own state and the hosts of its model", agent.name));
-        } else {
-            notes.push(format!("{} has no network at level reduced", agent.name));
-        }
+    if policy.level == Level::Full {
+        let known = agents.iter().flat_map(|agent| agent.hosts);
+        hosts.extend(known.filter_map(|host| HostPattern::parse(host).ok()));
     }
     hosts.sort();
     hosts.dedup();

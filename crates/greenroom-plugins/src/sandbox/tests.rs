@@ -1,4 +1,3 @@
-use std::path::Path;
 use std::time::SystemTime;
 
 use greenroom_engine::SessionId;
@@ -83,13 +82,19 @@ fn a_known_agent_gets_its_state_and_its_hosts() {
     let stage = Stage::new(SandboxConfig::default(), able());
     let mut spec = stage.spec(SandboxAsk::default());
     spec.base.argv = vec!["/usr/local/bin/claude".into()];
-    let Fenced { plan, notes } = stage.plugin.plan(&spec).unwrap();
-    assert!(plan.policy.writable.contains(&stage.at(".claude")));
+    let Fenced { plan, notes, .. } = stage.plugin.plan(&spec).unwrap();
+    assert_eq!(plan.policy.writable, [stage.at("work")], "nothing of the user's");
+    let private: Vec<&PathBuf> = plan.policy.private.iter().map(|it| &it.at).collect();
+    let pipe = stage.at("state/told/s5");
+    assert_eq!(private, [&stage.at(".claude"), &stage.at(".claude.json"), &pipe]);
     let fixed: Vec<&PathBuf> = plan.policy.protected.iter().map(|it| &it.path).collect();
-    assert_eq!(fixed, [&stage.at(".claude/settings.json")]);
+    assert_eq!(fixed, [&stage.at("work/.claude")], "what a later agent believes there");
     let Network::Hosts(hosts) = &plan.policy.network else { panic!("{:?}", plan.policy.network) };
     assert!(hosts.iter().any(|host| host.matches("api.anthropic.com")));
-    assert_eq!(notes, ["claude may use its own state and the hosts of its model"]);
+    assert_eq!(
+        notes,
+        ["claude has a private copy of its state and may use the hosts of its model"]
+    );
 }
 
 #[test]
@@ -160,6 +165,10 @@ async fn its_tmp_goes_with_it_whatever_is_in_it() {
     assert_eq!((fence.level(), Reach::noted(state.value())), ("full", None));
     fence.plan(&spec.base).unwrap();
     let tmp = stage.at("state/tmp/s5");
+    let pipe = stage.at("state/told/s5");
+    let kind = std::os::unix::fs::FileTypeExt::is_fifo;
+    assert!(kind(&pipe.symlink_metadata().unwrap().file_type()));
+    assert_eq!(pipe_noted(state.value()), Some(pipe.clone()));
     std::fs::create_dir_all(tmp.join("a/b")).unwrap();
     std::os::unix::fs::symlink(stage.at("work"), tmp.join("link")).unwrap();
     std::fs::set_permissions(tmp.join("a"), std::os::unix::fs::PermissionsExt::from_mode(0o000))
@@ -168,7 +177,7 @@ async fn its_tmp_goes_with_it_whatever_is_in_it() {
     for _ in 0..2 {
         assert_eq!(stage.plugin.after_session(&end, &state).await.unwrap(), Cleanup::Nothing);
     }
-    assert!(!tmp.exists() && stage.at("work").exists());
+    assert!(!tmp.exists() && !pipe.exists() && stage.at("work").exists());
     std::fs::create_dir_all(stage.at("state/tmp/s9")).unwrap();
     sweep(&surroundings(Path::new(stage.home.path())));
     assert!(!stage.at("state/tmp/s9").exists());

@@ -41,6 +41,13 @@ pub(super) fn arrange(policy: &Policy, git: &git::Places) -> Result<Places, Refu
         }
         places.set(path, Place::Writable, false);
     }
+    for private in &policy.private {
+        places.set(&private.at, Place::Replaced { from: private.from.clone() }, false);
+        for (name, from) in &private.views {
+            let what = Place::View { from: from.clone() };
+            places.set(private.at.join(name), what, true);
+        }
+    }
     for path in visible(policy, git) {
         if !places.mounts.iter().any(|it| is(&it.at, &path)) {
             places.set(path, Place::ReadOnly, true);
@@ -58,9 +65,9 @@ pub(super) fn arrange(policy: &Policy, git: &git::Places) -> Result<Places, Refu
         places.make.push(pointer.clone());
         places.pin(&pointer.path, false);
     }
-    // A mask inside of what is writable could be moved away together with its parent.
-    for mask in masked {
-        places.pin_parents(mask);
+    // Inside of what is writable these could be moved away together with their parents.
+    for own in masked.into_iter().chain(policy.private.iter().map(|it| it.at.as_path())) {
+        places.pin_parents(own);
     }
     for (dir, except) in &git.shared {
         let what = Place::OthersReadOnly { except: except.clone() };

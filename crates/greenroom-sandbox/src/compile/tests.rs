@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::{Mount, Place};
-use crate::policy::{GitRules, HostPattern, Protected, Refs};
+use crate::policy::{GitRules, HostPattern, Private, Protected, Refs};
 use crate::probe::Trial;
 use crate::probe::tests::able;
 
@@ -23,6 +23,7 @@ fn mounts(policy: &Policy) -> String {
                 format!("without {} in", names.join(","))
             }
             Place::Replaced { from } => format!("is {}", from.display()),
+            Place::View { from } => format!("shows {}", from.display()),
         };
         format!("{what} {}{}", it.at.display(), if it.optional { "?" } else { "" })
     };
@@ -34,6 +35,40 @@ fn mounts(policy: &Policy) -> String {
 fn refused(policy: &Policy, part: &str) {
     let error = compile(policy, &able()).unwrap_err().to_string();
     assert!(error.contains(part), "{error}");
+}
+
+#[test]
+fn what_is_private_covers_the_users_and_cannot_be_moved() {
+    let private = |at: &str, views: &[(&str, &str)]| Private {
+        at: at.into(),
+        from: "/s/agents/x".into(),
+        views: views.iter().map(|(name, from)| (name.into(), from.into())).collect(),
+    };
+    let all = vec![
+        private("/home/u/.agent", &[("skills", "/home/u/dots/skills")]),
+        private("/home/u/p/sub/.agent", &[]),
+    ];
+    let policy = Policy { private: all, hidden: vec!["/home/u/.ssh".into()], ..session() };
+    insta::assert_snapshot!(mounts(&policy), @"
+    mask /run?
+    is /s/tmp /tmp
+    without .ssh in /home/u?
+    fixed /run/current-system?
+    fixed /run/booted-system?
+    fixed /run/opengl-driver?
+    write /home/u/p
+    is /s/agents/x /home/u/.agent
+    shows /home/u/dots/skills /home/u/.agent/skills?
+    pin /home/u/p/sub?
+    is /s/agents/x /home/u/p/sub/.agent
+    ");
+    let landlock =
+        |policy: &Policy| compile(policy, &able()).unwrap().steps.landlock.unwrap().write;
+    assert!(landlock(&policy).contains(&PathBuf::from("/home/u/.agent")));
+    let reduced = landlock(&Policy { level: Level::Reduced, ..policy.clone() });
+    assert!(reduced.contains(&PathBuf::from("/s/agents/x")));
+    assert!(!reduced.contains(&PathBuf::from("/home/u/.agent")));
+    refused(&Policy { hidden: vec!["/home/u/.agent".into()], ..policy }, "both");
 }
 
 #[test]

@@ -118,6 +118,7 @@ fn collect(mount: &Mount, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
         Place::Writable => (paths::open_real(at), NOSUID | NODEV),
         Place::Pinned => (paths::open_real(at), NOSUID | NODEV),
         Place::Replaced { from } => (paths::open_real(from), NOSUID | NODEV),
+        Place::View { from } => (paths::open_real(from), RDONLY | NOSUID | NODEV),
         // May be a symlink (shared hooks, say): then the symlink itself is pinned.
         Place::ReadOnly => (paths::open(at), RDONLY | NOSUID | NODEV),
     };
@@ -126,15 +127,19 @@ fn collect(mount: &Mount, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
         source => source
             .failing(Layer::Paths, || format!("open {} (a symlink is refused)", shown(mount)))?,
     };
-    let piece = copy(at, source.as_fd(), attributes)
+    let mut piece = copy(at, source.as_fd(), attributes)
         .failing(Layer::Mounts, || format!("take {}", at.display()))?;
+    if let (Place::View { .. }, What::Copy { fixed, .. }) = (&mount.what, &mut piece.what) {
+        // Around it is the session's own; there is nothing outside that would be written instead.
+        *fixed = false;
+    }
     pieces.push(piece);
     Ok(())
 }
 
 fn shown(mount: &Mount) -> String {
     match &mount.what {
-        Place::Replaced { from } => from.display().to_string(),
+        Place::Replaced { from } | Place::View { from } => from.display().to_string(),
         _ => mount.at.display().to_string(),
     }
 }

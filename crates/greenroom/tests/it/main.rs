@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a test may: a panic is its failure")]
 
+mod agents;
 mod answers;
 mod attach;
 mod completions;

@@ -41,7 +41,8 @@ fn an_agents_hook_is_told_and_never_fails() {
     assert!(wrong.env("GREENROOM_SESSION", &id).status().unwrap().success());
     let logged = events(&home, "agent.event");
     assert_eq!(logged.len(), 1, "{logged:?}");
-    let expected = json!({ "agent": "codex", "event": "agent-turn-complete" });
+    let said = json!({ "type": "agent-turn-complete", "turn-id": "1" });
+    let expected = json!({ "agent": "codex", "event": "agent-turn-complete", "data": said });
     assert_eq!(logged[0]["data"], expected);
 }
 

@@ -80,6 +80,11 @@ fn what_an_agent_says_is_told_without_its_secrets() {
     assert!(!told[0].to_string().contains(&secret), "{told:?}");
     assert!(told[0].to_string().contains("export KEY="), "{told:?}");
     let logged = event(&mut client, "agent.event");
-    assert_eq!(logged["data"], json!({ "agent": "claude", "event": "PreToolUse" }));
+    assert_eq!(logged["data"]["agent"], "claude");
+    assert_eq!(logged["data"]["event"], "PreToolUse");
+    let said = &logged["data"]["data"];
+    assert_eq!(said["hook_event_name"], "PreToolUse", "{logged}");
+    assert!(said["tool_input"]["command"].as_str().unwrap().contains("export KEY="), "{logged}");
+    assert!(!logged.to_string().contains(&secret), "{logged}");
     client.fault("hook.emit", json!({ "session": "s99", "data": {} }));
 }

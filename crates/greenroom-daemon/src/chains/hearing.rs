@@ -1,0 +1,114 @@
+//! Hooks of agents in a confined session: what they write into its pipe becomes events of that session.
+//!
+//! In: pieces from the pipe, into which anything inside may write. Out: `agent.event`, as by `hook.emit`, for the session whose
+//! pipe it is and for no other; nothing else can be asked for here, and nothing is answered. Whoever says more than an agent
+//! would is not read any faster: the pipe is full then, and who writes waits or gives up.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use greenroom_engine::SessionHandle;
+use greenroom_plugins::sandbox;
+use greenroom_protocol::api::notice::EmitParams;
+use greenroom_protocol::told::{Assembly, PIECE_BYTES};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::task::AbortHandle;
+
+use crate::host::Host;
+use crate::methods::notice;
+
+/// Messages at once, and how soon another may come: agents tell of every tool, before and after.
+const MESSAGES: Allowance = Allowance { most: 200.0, each_second: 20.0 };
+/// Pieces of messages likewise: 4 MiB at once, then 400 KiB a second.
+const PIECES: Allowance = Allowance { most: 1024.0, each_second: 100.0 };
+
+/// What `greenroom hook` says inside.
+#[derive(Deserialize)]
+struct Said {
+    #[serde(default)]
+    agent: Option<String>,
+    data: Map<String, Value>,
+}
+
+/// Listens until it is aborted, if the session has a pipe.
+pub fn begin(host: &Arc<Host>, handle: &SessionHandle) -> Option<AbortHandle> {
+    let id = handle.id();
+    let path = sandbox::pipe_noted(host.chains.look(id)?.step("sandbox")?.state())?;
+    // For writing too: else it would be at its end whenever nobody speaks. The session cannot replace it.
+    match pipe::OpenOptions::new().read_write(true).open_receiver(&path) {
+        Ok(pipe) => {
+            let listening = listen(Arc::downgrade(host), handle.clone(), pipe);
+            Some(tokio::spawn(listening).abort_handle())
+        }
+        Err(error) => {
+            tracing::warn!(session = %id, %error, "hooks inside cannot be heard");
+            None
+        }
+    }
+}
+
+async fn listen(host: Weak<Host>, handle: SessionHandle, mut pipe: pipe::Receiver) {
+    let (mut assembly, mut piece) = (Assembly::default(), vec![0; PIECE_BYTES]);
+    let (mut messages, mut pieces) = (Bucket::full(&MESSAGES), Bucket::full(&PIECES));
+    loop {
+        pieces.take().await;
+        if let Err(error) = pipe.read_exact(&mut piece).await {
+            tracing::warn!(session = %handle.id(), %error, "hooks inside are heard no longer");
+            return;
+        }
+        match assembly.take(&piece) {
+            Ok(None) => {}
+            Ok(Some(message)) => {
+                messages.take().await;
+                let Some(host) = host.upgrade() else { return };
+                tell(&host, &handle, &message);
+            }
+            // Once it is empty, what comes next begins a piece.
+            Err(_) => while pipe.try_read(&mut piece).is_ok_and(|bytes| bytes > 0) {},
+        }
+    }
+}
+
+fn tell(host: &Arc<Host>, handle: &SessionHandle, message: &[u8]) {
+    let Ok(Said { agent, data }) = serde_json::from_slice(message) else { return };
+    let params = EmitParams { session: handle.id().to_string(), agent, event: None, data };
+    if let Err(fault) = notice::tell(host, handle, params) {
+        tracing::debug!(session = %handle.id(), why = fault.message, "a hook said what is no event");
+    }
+}
+
+struct Allowance {
+    most: f64,
+    each_second: f64,
+}
+
+/// What is left of an allowance.
+struct Bucket {
+    of: &'static Allowance,
+    left: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn full(of: &'static Allowance) -> Bucket {
+        Bucket { of, left: of.most, at: Instant::now() }
+    }
+
+    /// Takes one, when there is one.
+    async fn take(&mut self) {
+        let now = Instant::now();
+        let since = now.duration_since(self.at).as_secs_f64();
+        self.left = (self.left + since * self.of.each_second).min(self.of.most);
+        self.at = now;
+        if self.left < 1.0 {
+            tokio::time::sleep(Duration::from_secs_f64((1.0 - self.left) / self.of.each_second))
+                .await;
+            self.left = 1.0;
+            self.at = Instant::now();
+        }
+        self.left -= 1.0;
+    }
+}
