@@ -6,6 +6,7 @@ mod answers;
 mod attach;
 mod completions;
 mod demo;
+mod documents;
 mod escapes;
 mod json;
 mod lifecycle;
