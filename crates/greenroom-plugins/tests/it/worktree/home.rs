@@ -1,7 +1,7 @@
 //! Bringing work home: finding a worktree by name, looking at it, merging it, and removing it with and without force.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use greenroom_plugins::worktree::{
@@ -230,6 +230,7 @@ fn a_checkout_with_changes_is_not_touched() {
     fs::write(stage.repo.join("new"), "precious\n").unwrap();
     assert!(matches!(dirty(&stage), WorktreeError::NotMerged { .. }));
     assert_eq!(fs::read_to_string(stage.repo.join("new")).unwrap(), "precious\n");
+    fs::create_dir_all(stage.repo.join(".git/info")).unwrap();
     fs::write(stage.repo.join(".git/info/exclude"), "new\n").unwrap();
     assert!(matches!(dirty(&stage), WorktreeError::NotMerged { .. }));
     assert_eq!(fs::read_to_string(stage.repo.join("new")).unwrap(), "precious\n");
