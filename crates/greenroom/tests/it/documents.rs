@@ -152,7 +152,8 @@ fn commands(block: &[Line]) -> Vec<Line> {
             None => line.clone(),
         };
         let checked = Command::new("bash").args(["-n", "-c", &whole.text]).output().unwrap();
-        if checked.status.success() && checked.stderr.is_empty() {
+        let goes_on = whole.text.ends_with('\\');
+        if checked.status.success() && checked.stderr.is_empty() && !goes_on {
             found.push(whole);
         } else {
             begun = Some(whole);
@@ -287,6 +288,17 @@ fn count_the_day(name: &str, lines: &[Line], home: &Path) -> Option<String> {
     let typed = fs::read_to_string(home.join(".typed")).unwrap_or_default();
     let count = typed.lines().count() + others;
     (!(20..=30).contains(&count)).then(|| format!("{name}: {count} commands\n{typed}"))
+}
+
+/// A test that cannot fail proves nothing: lines that fail, hang up or end the shell are told, each with its place.
+#[test]
+fn a_false_line_is_told() {
+    let dir = tempfile::Builder::new().prefix("gr-docs-").tempdir_in("/var/tmp").unwrap();
+    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let page = "```sh\ntrue\n! true\nx=1; test \"$x\" = 2\nsleep 60 # until Ctrl-C\nfalse # until Ctrl-C\nexit 3\n```\n";
+    let told = read_aloud("page", &commands_of(page, "page"), &dir.path().join("0"));
+    let places: Vec<&str> = told.iter().map(|one| one.split(": ").next().unwrap()).collect();
+    assert_eq!(places, ["page:3", "page:4", "page:6", "page:7"], "{told:?}");
 }
 
 #[test]
