@@ -8,6 +8,14 @@ NIGHTLY ?= nightly
 FUZZ = $(if $(shell $(CARGO) +$(NIGHTLY) --version 2>/dev/null),$(CARGO) +$(NIGHTLY) fuzz,RUSTC_BOOTSTRAP=1 $(CARGO) fuzz)
 FUZZ_SECONDS ?= 60
 
+# Where `make install` puts things: PREFIX/bin, PREFIX/share/man/man1 and where shells look for completions.
+PREFIX ?= $(HOME)/.local
+INSTALLED_BIN = $(DESTDIR)$(PREFIX)/bin/greenroom
+INSTALLED_MAN = $(DESTDIR)$(PREFIX)/share/man/man1
+INSTALLED_BASH = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/greenroom
+INSTALLED_ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_greenroom
+INSTALLED_FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/greenroom.fish
+
 # Pinned so that a fresh machine and CI use the same tools. An installed tool of another version is kept.
 NEXTEST_VERSION := 0.9.143
 DENY_VERSION := 0.20.2
@@ -23,7 +31,9 @@ INSTALL := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
 .PHONY: help
 help:
 	@echo 'make demo     build greenroom and watch a session survive kill -9 (no terminal needed)'
-	@echo 'make install  put greenroom into your cargo bin directory'
+	@echo 'make install  put greenroom, its manual and completions below PREFIX ($(PREFIX))'
+	@echo 'make uninstall  take them away again (docs/install.md says what else there is)'
+	@echo 'make man      write the manual into $(TARGET_DIR)/man'
 	@echo 'make test     everything CI checks: format, lints, tests, boundaries, documents, licences'
 	@echo 'make soak     all tests with their long series: random lives, orders, kills, damage (an hour or two)'
 	@echo 'make test-agents  real Claude Code and Codex in sandboxes, with a scripted model (downloads them; needs node, npm, python3)'
@@ -39,9 +49,27 @@ help:
 demo: release
 	$(TARGET_DIR)/release/greenroom demo
 
+# The new program is put beside the old one and renamed over it: a host that runs goes on with the old one until `greenroom upgrade`.
 .PHONY: install
-install:
-	$(CARGO) install --locked --path crates/greenroom
+install: release
+	mkdir -p $(dir $(INSTALLED_BIN)) $(INSTALLED_MAN) $(dir $(INSTALLED_BASH)) $(dir $(INSTALLED_ZSH)) $(dir $(INSTALLED_FISH))
+	install -m 755 $(TARGET_DIR)/release/greenroom $(INSTALLED_BIN).new
+	mv -f $(INSTALLED_BIN).new $(INSTALLED_BIN)
+	$(INSTALLED_BIN) man $(INSTALLED_MAN) >/dev/null
+	$(INSTALLED_BIN) completions bash >$(INSTALLED_BASH)
+	$(INSTALLED_BIN) completions zsh >$(INSTALLED_ZSH)
+	$(INSTALLED_BIN) completions fish >$(INSTALLED_FISH)
+	@echo 'installed $(INSTALLED_BIN)'
+	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) echo 'hint: $(PREFIX)/bin is not in your PATH' ;; esac
+
+.PHONY: uninstall
+uninstall:
+	rm -f $(INSTALLED_BIN) $(INSTALLED_MAN)/greenroom.1 $(INSTALLED_MAN)/greenroom-*.1 $(INSTALLED_BASH) $(INSTALLED_ZSH) $(INSTALLED_FISH)
+	@echo 'removed $(INSTALLED_BIN), its manual and completions; what sessions left is yours: docs/install.md'
+
+.PHONY: man
+man:
+	$(CARGO) run --locked --quiet -p greenroom -- man $(TARGET_DIR)/man
 
 .PHONY: release
 release:

@@ -62,6 +62,10 @@ calls! {
     session_export "session.export" (ExportParams) -> ExportResult;
     worktree_list "worktree.list" (Empty) -> WorktreeListResult;
     worktree_clean "worktree.clean" (WorktreeCleanParams) -> WorktreeCleanResult;
+    worktree_info "worktree.info" (WorktreeParams) -> WorktreeEntry;
+    worktree_diff "worktree.diff" (WorktreeDiffParams) -> WorktreeDiffResult;
+    worktree_merge "worktree.merge" (WorktreeMergeParams) -> WorktreeMergeResult;
+    worktree_remove "worktree.remove" (WorktreeRemoveParams) -> WorktreeRemoveResult;
     sandbox_doctor "sandbox.doctor" (Empty) -> SandboxDoctorResult;
     sandbox_explain "sandbox.explain" (CreateParams) -> SandboxExplainResult;
     plugin_list "plugin.list" (Empty) -> PluginListResult;

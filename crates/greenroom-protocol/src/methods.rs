@@ -138,7 +138,7 @@ methods! {
         r#"{"subscription": "e1"}"#,
         "ends a subscription of this connection";
     "server.stats" Read Safe (Empty) -> StatsResult,
-        rest Some("GET /api/stats"), mcp None, cli Some("doctor"),
+        rest Some("GET /api/stats"), mcp None, cli Some("stats"),
         "{}",
         "answers process ids, uptime, counts and memory";
     "server.shutdown" Admin Once (ShutdownParams) -> ShutdownResult,
@@ -239,6 +239,22 @@ methods! {
         rest Some("POST /api/worktrees/clean"), mcp None, cli Some("worktree"),
         r#"{"dry_run": true}"#,
         "removes the worktrees that hold no work";
+    "worktree.info" Read Safe (WorktreeParams) -> WorktreeEntry,
+        rest Some("GET /api/worktrees/{id}"), mcp None, cli Some("worktree"),
+        r#"{"worktree": "feat-x"}"#,
+        "describes one worktree, by its slug, branch, path or session";
+    "worktree.diff" Read Safe (WorktreeDiffParams) -> WorktreeDiffResult,
+        rest Some("GET /api/worktrees/{id}/diff"), mcp None, cli Some("worktree"),
+        r#"{"worktree": "feat-x", "stat": true}"#,
+        "shows what a worktree has that its base has not, committed or not";
+    "worktree.merge" Control Once (WorktreeMergeParams) -> WorktreeMergeResult,
+        rest Some("POST /api/worktrees/{id}/merge"), mcp None, cli Some("worktree"),
+        r#"{"worktree": "feat-x", "squash": true}"#,
+        "merges a worktree's branch into what is checked out, or changes nothing and says why";
+    "worktree.remove" Control Once (WorktreeRemoveParams) -> WorktreeRemoveResult,
+        rest Some("DELETE /api/worktrees/{id}"), mcp None, cli Some("worktree"),
+        r#"{"worktree": "feat-x"}"#,
+        "removes one worktree if nothing is lost; with force its work is put under a ref first";
 
     "sandbox.doctor" Read Safe (Empty) -> SandboxDoctorResult,
         rest Some("GET /api/sandbox"), mcp None, cli Some("sandbox"),
@@ -357,15 +373,15 @@ methods! {
         r#"{"connector": {"models": {"m": {"command": ["echo"]}}, "prompt": "hello"}, "cwd": "/", "dry_run": true}"#,
         "carries out a connector file: phases of workers, each an ordinary session";
     "run.list" Read Safe (RunListParams) -> RunListResult,
-        rest Some("GET /api/runs"), mcp None, cli None,
+        rest Some("GET /api/runs"), mcp None, cli Some("run"),
         r#"{"detail": false}"#,
         "lists runs, also those that have ended";
     "run.info" Read Safe (RunParams) -> RunInfo,
-        rest Some("GET /api/runs/{id}"), mcp None, cli None,
+        rest Some("GET /api/runs/{id}"), mcp None, cli Some("run"),
         r#"{"run": "r1"}"#,
         "describes a run with its phases and workers";
     "run.cancel" Control Safe (RunParams) -> RunCancelResult,
-        rest Some("POST /api/runs/{id}/cancel"), mcp None, cli None,
+        rest Some("POST /api/runs/{id}/cancel"), mcp None, cli Some("run"),
         r#"{"run": "r1"}"#,
         "stops a run and its workers; answers when nothing of it runs any more";
 }

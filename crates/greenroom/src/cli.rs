@@ -17,6 +17,7 @@ pub mod plugin;
 mod session;
 mod surfaces;
 
+use crate::commands::candidates::run_candidates;
 use crate::commands::completions::session_candidates;
 pub use notice::{
     Agent, AlertArgs, ApprovalArgs, ApprovalVerb, DecisionArgs, HookArgs, HooksArgs, HooksVerb,
@@ -135,7 +136,9 @@ pub enum Verb {
     Replay(ReplayArgs),
     /// Run a team of sessions from a connector file
     #[command(
-        after_help = "Examples:\n  greenroom run pipeline.json\n  greenroom run review.connector.json --dry-run\n  greenroom run pipeline.json --only plan --only build\n  greenroom run pipeline.json --detach\n  greenroom run --resume last\n\nEach worker is an ordinary session: attach to it, read it, wait for it.\nThe run belongs to the host and goes on without this terminal; Ctrl-C asks once\n  and then stops it. Exit codes: 0 all went well, 1 a worker failed or the run was\n  stopped, 2 the file is wrong. The verb schema prints its format: schema connector."
+        args_conflicts_with_subcommands = true,
+        subcommand_negates_reqs = true,
+        after_help = "Examples:\n  greenroom run pipeline.json\n  greenroom run review.connector.json --dry-run\n  greenroom run pipeline.json --only plan --only build\n  greenroom run pipeline.json --detach\n  greenroom run --resume last\n  greenroom run ls\n  greenroom run show r3\n  greenroom run stop last\n\nEach worker is an ordinary session: attach to it, read it, wait for it.\nThe run belongs to the host and goes on without this terminal; Ctrl-C asks once\n  and then stops it. Exit codes: 0 all went well, 1 a worker failed or the run was\n  stopped, 2 the file is wrong. A file called ls, show or stop is ./ls. The verb schema prints its format: schema connector."
     )]
     Run(RunArgs),
     /// Run the host in the foreground
@@ -149,9 +152,9 @@ pub enum Verb {
         after_help = "Examples:\n  greenroom plugin list\n  greenroom plugin new redact --lang python\n  greenroom plugin add ./guard\n  greenroom plugin test my-filter post_session_output '{\"line\":\"hello\"}'\n  greenroom plugin order output.filter\n\nPlugins are off until plugins.enabled = true in the configuration."
     )]
     Plugin(plugin::PluginArgs),
-    /// Worktrees that sessions left: list them, remove what holds no work
+    /// Worktrees of sessions: look at their work, merge it, remove what holds none
     #[command(
-        after_help = "Examples:\n  greenroom worktree ls\n  greenroom worktree clean --dry-run\n  greenroom worktree clean\n\nA worktree is removed only if nothing in it is modified, untracked or stashed, and\n  every commit can be reached from elsewhere. Exit code 1: one could not be looked at."
+        after_help = "Examples:\n  greenroom worktree ls\n  cd \"$(greenroom worktree path feat-x)\"\n  greenroom worktree diff feat-x --stat\n  greenroom worktree merge feat-x feat-y\n  greenroom worktree rm feat-x\n  greenroom worktree clean --dry-run\n\nA worktree is removed only if nothing in it is modified, untracked or stashed, and\n  every commit can be reached from elsewhere. Exit code 1: one could not be looked at."
     )]
     Worktree(WorktreeArgs),
     /// What the sandbox enforces on this machine
@@ -182,6 +185,11 @@ pub enum Verb {
     /// Check this machine and the host, and say how to fix what is wrong
     #[command(after_help = "Examples:\n  greenroom doctor\n  greenroom doctor --json")]
     Doctor(DoctorArgs),
+    /// Process ids, uptime, counts and memory of the host
+    #[command(
+        after_help = "Examples:\n  greenroom stats\n  greenroom stats daemon_pid\n  kill -9 \"$(greenroom stats daemon_pid)\"\n  greenroom stats --json"
+    )]
+    Stats(StatsArgs),
     /// Raise an alert: an event, hooks, notifications
     #[command(
         after_help = "Examples:\n  greenroom alert \"the build is red\" --severity error\n  make test || greenroom alert \"tests fail\" --session api"
@@ -212,6 +220,11 @@ pub enum Verb {
         after_help = "Examples:\n  source <(greenroom completions bash)\n  greenroom completions zsh > ~/.zfunc/_greenroom\n  greenroom completions fish | source"
     )]
     Completions(CompletionsArgs),
+    /// Print the manual, or write a page for each verb
+    #[command(
+        after_help = "Examples:\n  greenroom man | man -l -\n  greenroom man ~/.local/share/man/man1"
+    )]
+    Man(ManArgs),
     /// Print every method of the API as JSON Schema, or the format of connector files
     #[command(
         after_help = "Examples:\n  greenroom schema\n  greenroom schema session.create\n  greenroom schema connector > connector.schema.json"
@@ -437,6 +450,8 @@ pub struct ReplayArgs {
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
+    #[command(subcommand)]
+    pub verb: Option<RunVerb>,
     /// The connector file, or - for stdin
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "resume")]
     pub file: Option<PathBuf>,
@@ -452,6 +467,41 @@ pub struct RunArgs {
     /// Print the run's id and leave it to the host
     #[arg(long, conflicts_with = "dry_run")]
     pub detach: bool,
+    /// Go on in worktrees that an earlier run left, instead of taking new ones
+    #[arg(long, conflicts_with = "resume")]
+    pub reuse_worktrees: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// Only this, such as daemon_pid, keeper_pid, uptime_ms or sessions.running
+    pub field: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write greenroom.1, greenroom-new.1 and so on there
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RunVerb {
+    /// List runs, also those that have ended
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Describe a run: phases, workers, sessions, branches
+    Show {
+        /// Its id, or last
+        #[arg(value_name = "RUN", add = ArgValueCandidates::new(run_candidates))]
+        run: String,
+    },
+    /// Stop runs and all their workers
+    Stop {
+        /// Their ids, or last
+        #[arg(value_name = "RUN", required = true, add = ArgValueCandidates::new(run_candidates))]
+        runs: Vec<String>,
+    },
 }
 
 #[derive(Debug, Args)]

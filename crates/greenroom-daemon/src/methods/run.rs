@@ -42,22 +42,47 @@ pub async fn start(call: Call, params: RunStartParams) -> Result<RunStartResult,
     if params.dry_run {
         let place = Place::none(&host.runs);
         let plan = planned(&file, &place, &params.only)?;
-        return dry_run(host, place, written_of(&params, cwd, plan)).await;
+        let written = apart(host, &place, &params, written_of(&params, cwd, plan)).await?;
+        return dry_run(host, place, written).await;
     }
     // Checked before anything is made.
-    let plan = planned(&file, &Place::none(&host.runs), &params.only)?;
-    let notes = plan.notes;
+    planned(&file, &Place::none(&host.runs), &params.only)?;
     let place = host.runs.reserve()?;
-    let plan = planned(&file, &place, &params.only)?;
     let run = place.run.clone();
     let scratchpad = place.scratchpad.display().to_string();
-    let written = Written {
+    let written = planned(&file, &place, &params.only).map(|plan| Written {
         run: run.clone(),
         scratchpad: place.scratchpad.clone(),
         ..written_of(&params, cwd, plan)
+    });
+    let written = match written {
+        Ok(written) => apart(host, &place, &params, written).await,
+        Err(fault) => Err(fault),
     };
+    let written = match written {
+        Ok(written) => written,
+        Err(fault) => {
+            place.give_back();
+            return Err(fault);
+        }
+    };
+    let notes = written.plan.notes.clone();
     run_file::begin(host, place, written)?;
     Ok(RunStartResult { run: Some(run), scratchpad: Some(scratchpad), notes, plan: None })
+}
+
+/// With worktrees of its own, where those of the file are taken.
+async fn apart(
+    host: &Arc<Host>,
+    place: &Place,
+    params: &RunStartParams,
+    mut written: Written,
+) -> Result<Written, Fault> {
+    if !params.reuse_worktrees {
+        written.renamed = run_file::fresh(host, &written.plan, &place.run, &written.cwd).await?;
+        run_file::rename(&mut written.plan, &written.renamed);
+    }
+    Ok(written)
 }
 
 /// The same run once more, with the file as it is now.
@@ -80,11 +105,13 @@ fn resume(
     if !is_same(&plan, &earlier.plan) {
         return Err(run_file::another(&place.run));
     }
+    run_file::rename(&mut plan, &earlier.renamed);
     let notes = plan.notes.clone();
     let (run, scratchpad) = (place.run.clone(), place.scratchpad.clone());
     let written = Written {
         run: run.clone(),
         scratchpad: scratchpad.clone(),
+        renamed: earlier.renamed,
         ..written_of(params, cwd(Some(&earlier.cwd))?, plan)
     };
     run_file::again(host, place, written)?;
@@ -110,6 +137,7 @@ fn written_of(params: &RunStartParams, cwd: String, plan: Plan) -> Written {
         cwd,
         scratchpad: Default::default(),
         plan,
+        renamed: Default::default(),
         inherit_env: params.inherit_env.clone(),
     }
 }

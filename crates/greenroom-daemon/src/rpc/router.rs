@@ -174,6 +174,10 @@ pub fn call(call: Call, method: &str, params: Option<&RawValue>) -> Result<Later
         "run.cancel" => serve(call, params, run::cancel),
         "worktree.list" => serve(call, params, worktree::list),
         "worktree.clean" => serve(call, params, worktree::clean),
+        "worktree.info" => serve(call, params, worktree::info),
+        "worktree.diff" => serve(call, params, worktree::diff),
+        "worktree.merge" => serve(call, params, worktree::merge),
+        "worktree.remove" => serve(call, params, worktree::remove),
         "sandbox.doctor" => serve(call, params, sandbox::doctor),
         "sandbox.explain" => serve(call, params, sandbox::explain),
         "session.attach" => Err(Fault::new(

@@ -35,6 +35,9 @@ pub struct Written {
     pub cwd: String,
     pub scratchpad: PathBuf,
     pub plan: Plan,
+    /// Worktrees of the file that others have, and what they are called in this run.
+    #[serde(default)]
+    pub renamed: BTreeMap<String, String>,
     pub inherit_env: Option<BTreeMap<String, String>>,
 }
 

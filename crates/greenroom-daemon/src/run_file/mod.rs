@@ -1,7 +1,7 @@
 //! Connector files being carried out: `greenroom run`.
 //!
 //! In: a plan. Out: sessions, one after another and beside each other as the plan says, events, and
-//! `run.json`. [`machine`] decides, [`driver`] acts, [`worker`] is one try of one worker, [`files`] is
+//! `run.json`. [`machine`] decides, [`driver`] acts, [`names`] keeps runs out of each other's worktrees, [`worker`] is one try of one worker, [`files`] is
 //! what survives a daemon, [`report`] what others see. The run belongs to the daemon: whoever
 //! started it may go away.
 //! Deliberately absent: reading the file (the protocol's) and what a session is (everybody's).
@@ -10,6 +10,7 @@ mod dialogue;
 mod driver;
 mod files;
 mod machine;
+mod names;
 mod report;
 mod sessions;
 mod typing;
@@ -28,6 +29,7 @@ pub use files::RunDir;
 pub use files::Written;
 use files::{FilesError, RunsDir};
 use machine::{Event, Machine};
+pub use names::{fresh, rename};
 pub use sessions::would_be;
 pub use worker::Try;
 
@@ -121,8 +123,9 @@ impl Runs {
 
     /// Stops a run and answers when nothing of it runs any more.
     pub async fn cancel(&self, run: &str, why: &str) -> Result<(RunState, bool), Fault> {
-        let handle = self.active().get(run).cloned();
-        let Some(handle) = handle else { return Ok((self.info(run)?.state, true)) };
+        let (run, _) = self.find(run)?;
+        let handle = self.active().get(&run).cloned();
+        let Some(handle) = handle else { return Ok((self.info(&run)?.state, true)) };
         handle.tell(Event::Cancelled { why: why.to_owned() }).await;
         Ok((handle.over().await, false))
     }
@@ -252,7 +255,8 @@ fn now() -> Timestamp {
 }
 
 pub fn unknown(run: &str) -> Fault {
-    Fault::new(FaultKind::NotFound, format!("no run has the id {run}")).hint("run.list names them")
+    Fault::new(FaultKind::NotFound, format!("no run has the id {run}"))
+        .hint("greenroom run ls names them")
 }
 
 fn refused(error: &FilesError) -> Fault {

@@ -2,12 +2,13 @@
 //!
 //! In: paths that were recorded when the tree was known to be good. Out: typed answers, or a [`GitError`].
 //! `command` runs a child with a deadline and a cap; `hardened` says with which environment and settings; `place` finds a
-//! repository, `repo` and `tree` have the questions. Deliberately absent: worktrees of sessions (`crate::worktree`), and, `clone` apart, every command that talks to a network.
+//! repository, `repo` and `tree` have the questions, `home` brings a branch home. Deliberately absent: worktrees of sessions (`crate::worktree`), and, `clone` apart, every command that talks to a network.
 
 mod clone;
 pub mod command;
 mod error;
 mod hardened;
+mod home;
 mod oid;
 mod place;
 mod repo;
@@ -17,6 +18,7 @@ mod tree;
 pub use clone::clone;
 pub use error::GitError;
 pub use hardened::{find_git, user_excludes};
+pub use home::{Entry, Identity, Together, quoted};
 pub use oid::Oid;
 pub use place::Place;
 pub use repo::{Ref, Repo, StashEntry, Tree};

@@ -59,56 +59,110 @@ const PICKS: &[(&str, &str)] = &[
 
 pub fn check(record: &Record, disposable: &[String]) -> Verdict {
     match examine(record, disposable) {
-        Ok((reasons, removal)) if reasons.is_empty() => Verdict::Clean(removal),
-        Ok((reasons, _)) => Verdict::Keep(reasons),
+        Ok(found) if found.reasons.is_empty() => Verdict::Clean(found.removal),
+        Ok(found) => Verdict::Keep(found.reasons.into_iter().map(|reason| reason.text).collect()),
         Err(error) => Verdict::Keep(vec![format!("it cannot be checked: {error}")]),
     }
 }
 
-type Findings = (Vec<String>, Removal);
+/// Why a worktree stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    pub text: String,
+    /// A ref of ours could hold what it speaks of. The rest only a person can put in order.
+    pub can_be_held: bool,
+}
 
-fn examine(record: &Record, disposable: &[String]) -> Result<Findings, WorktreeError> {
+impl Reason {
+    pub fn work(text: impl Into<String>) -> Reason {
+        Reason { text: text.into(), can_be_held: true }
+    }
+
+    pub fn trouble(text: impl Into<String>) -> Reason {
+        Reason { text: text.into(), can_be_held: false }
+    }
+}
+
+/// Everything a look at a worktree brought up.
+pub struct Findings {
+    pub reasons: Vec<Reason>,
+    pub removal: Removal,
+    /// Tracked paths that are not as the last commit has them.
+    pub modified: Vec<Vec<u8>>,
+    /// Files that are neither git's nor ours, or ours and changed.
+    pub strangers: Vec<Vec<u8>>,
+    /// Those of them that git does not ignore.
+    pub untracked: Vec<Vec<u8>>,
+    /// Commits that would go with it.
+    pub loose: Vec<Oid>,
+}
+
+impl Findings {
+    fn troubles(texts: Vec<String>) -> Findings {
+        Findings {
+            reasons: texts.into_iter().map(Reason::trouble).collect(),
+            removal: Removal { tree: None, admin_dir: None, tip: None },
+            modified: Vec::new(),
+            strangers: Vec::new(),
+            untracked: Vec::new(),
+            loose: Vec::new(),
+        }
+    }
+}
+
+pub(super) fn examine(record: &Record, disposable: &[String]) -> Result<Findings, WorktreeError> {
     if !record.common_dir.is_dir() {
         return Ok(without_repository(record));
     }
     let tree_exists = fs::symlink_metadata(&record.path).is_ok();
     let admin_dir = pointers::admin_dir(record)?;
-    let mut reasons = pointers::differences(record, admin_dir.as_deref(), tree_exists);
-    if !reasons.is_empty() {
+    let changed = pointers::differences(record, admin_dir.as_deref(), tree_exists);
+    if !changed.is_empty() {
         // Whoever changed a pointer wanted git to look elsewhere: it is not even asked.
-        return Ok((reasons, nothing()));
+        return Ok(Findings::troubles(changed));
     }
     let Some(admin_dir) = admin_dir else {
         if tree_exists {
-            return Ok((vec!["the repository has forgotten it".into()], nothing()));
+            return Ok(Findings::troubles(vec!["the repository has forgotten it".into()]));
         }
         let repo = Repo::open(&record.common_dir)?;
-        let (more, tip) = history::examine(&repo, record, None)?;
-        return Ok((more, Removal { tree: None, admin_dir: None, tip }));
+        let mut found = Findings::troubles(Vec::new());
+        history::examine(&repo, record, None, &mut found)?;
+        return Ok(found);
     };
-    reasons.extend(found_of(UNFINISHED, &admin_dir));
-    reasons.dedup();
-    if !reasons.is_empty() {
-        return Ok((reasons, nothing()));
+    let mut unfinished = found_of(UNFINISHED, &admin_dir);
+    unfinished.dedup();
+    if !unfinished.is_empty() {
+        return Ok(Findings::troubles(unfinished));
     }
-    let (tree, repo) = if tree_exists {
+    let mut found = Findings::troubles(Vec::new());
+    let repo = if tree_exists {
         let repo = Repo::open_tree(&record.common_dir, &admin_dir, &record.path)?;
-        let (more, tree) = files(&repo, record, disposable)?;
-        reasons.extend(more);
-        (Some(tree), repo)
+        files(&repo, record, disposable, &mut found)?;
+        repo
     } else {
         let repo = Repo::open_admin(&record.common_dir, &admin_dir)?;
         if record.phase != Phase::Creating && !repo.staged()?.is_empty() {
-            reasons.push("its directory is gone, and it has staged changes".into());
+            let text = "its directory is gone, and it has staged changes";
+            found.reasons.push(Reason::trouble(text));
         }
-        (None, repo)
+        repo
     };
-    if !reasons.is_empty() {
-        reasons.extend(found_of(PICKS, &admin_dir));
+    if !found.reasons.is_empty() {
+        found.reasons.extend(found_of(PICKS, &admin_dir).into_iter().map(Reason::trouble));
     }
-    let (more, tip) = history::examine(&repo, record, Some(&admin_dir))?;
-    reasons.extend(more);
-    Ok((reasons, Removal { tree, admin_dir: Some(admin_dir), tip }))
+    history::examine(&repo, record, Some(&admin_dir), &mut found)?;
+    found.removal.admin_dir = Some(admin_dir);
+    Ok(found)
+}
+
+pub(super) fn unfinished(git_dir: &Path) -> Vec<String> {
+    let mut found = found_of(UNFINISHED, git_dir);
+    // A submodule that is initialised is as it should be in a checkout of the user's own.
+    found.retain(|reason| !reason.contains("submodule"));
+    found.extend(found_of(PICKS, git_dir));
+    found.dedup();
+    found
 }
 
 fn found_of(names: &[(&str, &str)], admin_dir: &Path) -> Vec<String> {
@@ -116,15 +170,12 @@ fn found_of(names: &[(&str, &str)], admin_dir: &Path) -> Vec<String> {
     found.map(|(_, reason)| (*reason).to_owned()).collect()
 }
 
-fn nothing() -> Removal {
-    Removal { tree: None, admin_dir: None, tip: None }
-}
-
 fn without_repository(record: &Record) -> Findings {
     if there(&record.path) {
-        (vec![format!("its repository {} is gone", record.common_dir.display())], nothing())
+        let gone = format!("its repository {} is gone", record.common_dir.display());
+        Findings::troubles(vec![gone])
     } else {
-        (Vec::new(), nothing())
+        Findings::troubles(Vec::new())
     }
 }
 
@@ -138,19 +189,29 @@ fn files(
     repo: &Repo,
     record: &Record,
     disposable: &[String],
-) -> Result<(Vec<String>, Snapshot), WorktreeError> {
-    let mut reasons = Vec::new();
+    found: &mut Findings,
+) -> Result<(), WorktreeError> {
     let index = repo.index()?;
     // Before git looks: what changes after is not what it saw, and the removal will notice.
     let tree = look(record, disposable, &index)?;
-    reasons.extend(tracked(repo, record, &index)?);
+    tracked(repo, record, &index, found)?;
     let foreign = foreign(repo, record, &tree, &index)?;
-    reasons.extend(some_of("untracked", &foreign.untracked));
-    reasons.extend(some_of("ignored but not rebuilt from anything", &foreign.ignored));
-    reasons.extend(some_of("changed since it was copied in", &foreign.changed));
-    reasons.extend(some_of("a repository inside", &foreign.repositories));
-    reasons.extend(some_of("mounted", &tree.mounts));
-    Ok((reasons, tree))
+    let work = [
+        some_of("untracked", &foreign.untracked),
+        some_of("ignored but not rebuilt from anything", &foreign.ignored),
+        some_of("changed since it was copied in", &foreign.changed),
+    ];
+    found.reasons.extend(work.into_iter().flatten().map(Reason::work));
+    let trouble = [
+        some_of("untracked", &foreign.heaps),
+        some_of("a repository inside", &foreign.repositories),
+        some_of("mounted", &tree.mounts),
+    ];
+    found.reasons.extend(trouble.into_iter().flatten().map(Reason::trouble));
+    found.untracked = without_nested(foreign.untracked.clone(), &tree.nested_git);
+    found.strangers = [foreign.untracked, foreign.ignored, foreign.changed].concat();
+    found.removal.tree = Some(tree);
+    Ok(())
 }
 
 fn look(
@@ -184,7 +245,8 @@ fn tracked(
     repo: &Repo,
     record: &Record,
     index: &[IndexEntry],
-) -> Result<Vec<String>, WorktreeError> {
+    found: &mut Findings,
+) -> Result<(), WorktreeError> {
     let partial = matches!(record.phase, Phase::Creating | Phase::Removing);
     let mut modified = Vec::new();
     for Change { letters, path } in repo.changes()? {
@@ -204,11 +266,14 @@ fn tracked(
             && !fs::read_dir(&path).is_ok_and(|mut d| d.next().is_none())
     });
     let submodules: Vec<Vec<u8>> = submodules.map(|entry| entry.path.clone()).collect();
-    let mut reasons = Vec::new();
-    reasons.extend(some_of("modified", &modified));
-    reasons.extend(some_of("hidden from git by index flags", &hidden));
-    reasons.extend(some_of("submodule in use", &submodules));
-    Ok(reasons)
+    found.reasons.extend(some_of("modified", &modified).map(Reason::work));
+    let trouble = [
+        some_of("hidden from git by index flags", &hidden),
+        some_of("submodule in use", &submodules),
+    ];
+    found.reasons.extend(trouble.into_iter().flatten().map(Reason::trouble));
+    found.modified = modified;
+    Ok(())
 }
 
 /// Files that git does not track.
@@ -218,6 +283,8 @@ pub(super) struct Foreign {
     pub ignored: Vec<Vec<u8>>,
     /// Ours once, but not what we put there.
     pub changed: Vec<Vec<u8>>,
+    /// Directories of build products by their name, which git does not ignore.
+    pub heaps: Vec<Vec<u8>>,
     pub repositories: Vec<Vec<u8>>,
 }
 
@@ -260,7 +327,7 @@ pub(super) fn foreign(
     for (path, heap) in plain {
         let derived = is_ours(path) || ignored.contains(path) || heap.ignores_itself;
         if heap.files > 0 && !derived {
-            found.untracked.push(path.clone());
+            found.heaps.push(path.clone());
         }
     }
     let (hidden, plain): (Vec<_>, Vec<_>) =
@@ -270,25 +337,34 @@ pub(super) fn foreign(
     Ok(found)
 }
 
+/// Without what lies in repositories of its own, which git would not let us look into.
+fn without_nested(mut paths: Vec<Vec<u8>>, nested: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let tops: Vec<&[u8]> = nested.iter().map(|git| &git[..git.len() - b".git".len()]).collect();
+    paths.retain(|path| !tops.iter().any(|top| !top.is_empty() && path.starts_with(top)));
+    paths
+}
+
 fn leads_to(record: &Record, path: &[u8], target: &str) -> bool {
     fs::read_link(record.path.join(os(path))).is_ok_and(|found| found == Path::new(target))
 }
 
 /// A reason that names some paths and counts the rest.
-fn some_of(what: &str, paths: &[Vec<u8>]) -> Option<String> {
-    if paths.is_empty() {
-        return None;
-    }
+pub(super) fn some_of(what: &str, paths: &[Vec<u8>]) -> Option<String> {
+    (!paths.is_empty()).then(|| format!("{what}: {}", some(paths)))
+}
+
+/// Some names, and how many more there are.
+pub(super) fn some(paths: &[Vec<u8>]) -> String {
     let mut names: Vec<String> = paths.iter().map(|path| shown(path)).collect();
     names.sort();
     let more = names.len().saturating_sub(SHOWN);
     names.truncate(SHOWN);
     let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
-    Some(format!("{what}: {}{tail}", names.join(", ")))
+    format!("{}{tail}", names.join(", "))
 }
 
 /// A path for people: without control characters, which a terminal would obey.
-fn shown(path: &[u8]) -> String {
+pub(super) fn shown(path: &[u8]) -> String {
     String::from_utf8_lossy(path).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

@@ -137,7 +137,7 @@ impl Worktrees {
         Ok(true)
     }
 
-    fn remove(
+    pub(super) fn remove(
         &self,
         lock: Option<&Lock>,
         file: &Path,
@@ -168,7 +168,7 @@ impl Worktrees {
         self.forget(file, record)
     }
 
-    fn keep(
+    pub(super) fn keep(
         &self,
         lock: Option<&Lock>,
         file: &Path,

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::git::GitError;
 use crate::git::command::CommandError;
+use crate::git::{GitError, quoted};
 use crate::spec::{CleanupError, Refusal};
 
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +45,24 @@ pub enum WorktreeError {
     Ports { from: u16, to: u16 },
     #[error("{} appeared or changed while its worktree was being removed", path.display())]
     Moving { path: PathBuf },
+    #[error("no worktree is called `{name}`, and no session of that name works in one")]
+    Unknown { name: String, nearest: Option<String> },
+    #[error("`{name}` means several worktrees: {}", listed(paths))]
+    Ambiguous { name: String, paths: Vec<PathBuf> },
+    #[error("worktree `{slug}` cannot be used: {why}")]
+    Unfit { slug: String, why: String },
+    #[error("`{branch}` cannot be merged into itself")]
+    IntoItself { branch: String },
+    #[error("there is no branch `{branch}` in {}", repo.display())]
+    NoBranch { branch: String, repo: PathBuf },
+    #[error("it is not clear into which branch: {why}")]
+    NoCheckout { why: String },
+    #[error("`{branch}` has uncommitted changes in {}: {}", top.display(), few(files))]
+    Dirty { branch: String, top: PathBuf, files: Vec<String> },
+    #[error("`{branch}` and `{into}` conflict in {}", few(files))]
+    Conflicts { branch: String, into: String, files: Vec<String> },
+    #[error("`{into}` cannot be changed: {why}")]
+    NotMerged { into: String, why: String },
     /// Only where a test stops us.
     #[error("stopped at {0}")]
     Stopped(&'static str),
@@ -104,9 +122,37 @@ impl WorktreeError {
                 "try the command in the repository, or change it in config.toml".into()
             }
             WorktreeError::Ports { .. } => "end a session, or set worktree.ports = false".into(),
-            WorktreeError::Moving { .. } | WorktreeError::Stopped(_) => return None,
+            WorktreeError::Unknown { nearest: Some(slug), .. } => format!("is it {slug}?"),
+            WorktreeError::Unknown { .. } => "greenroom worktree ls".into(),
+            WorktreeError::Ambiguous { .. } => "say its path, or stand in its repository".into(),
+            WorktreeError::Unfit { .. } => "greenroom worktree ls says where it is".into(),
+            WorktreeError::NoBranch { .. } => "git branch lists those there are".into(),
+            WorktreeError::NoCheckout { .. } => "say it with --into BRANCH".into(),
+            WorktreeError::Dirty { top, .. } => {
+                format!("commit or stash them there: git -C {} stash", quoted(top))
+            }
+            WorktreeError::Conflicts { into, .. } => format!(
+                "nothing was changed; take {into} into the worktree, settle it there, and merge again"
+            ),
+            WorktreeError::NotMerged { .. } => "nothing was changed; merge it by hand there".into(),
+            WorktreeError::IntoItself { .. }
+            | WorktreeError::Moving { .. }
+            | WorktreeError::Stopped(_) => return None,
         })
     }
+}
+
+/// Names shown of a list; the rest is counted.
+const SHOWN: usize = 8;
+
+fn few(names: &[String]) -> String {
+    let more = names.len().saturating_sub(SHOWN);
+    let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{tail}", names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", "))
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    few(&paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>())
 }
 
 impl From<WorktreeError> for Refusal {

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
+use super::check::{Findings, Reason};
 use super::error::WorktreeError;
 use super::record::Record;
 use crate::git::{Oid, Ref, Repo, Tree};
@@ -23,38 +24,40 @@ const COUNTED: usize = 100;
 /// Refs that each checkout has for itself.
 const PER_WORKTREE: &[&str] = &["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 
-/// Reasons to keep it, and the branch's tip if the branch may go with it.
+/// Adds reasons to keep it, the commits that would go with it, and the branch's tip if the branch may go too.
 pub fn examine(
     repo: &Repo,
     record: &Record,
     admin_dir: Option<&Path>,
-) -> Result<(Vec<String>, Option<Oid>), WorktreeError> {
+    found: &mut Findings,
+) -> Result<(), WorktreeError> {
     let refs = repo.refs()?;
     let trees = repo.worktrees()?;
     let name = record.refname();
     let branch = refs.iter().find(|one| one.name == name);
     let others: Vec<&Tree> = trees.iter().filter(|tree| tree.path != record.path).collect();
-    let mut reasons = Vec::new();
+    let mut trouble = Vec::new();
     if branch.is_some_and(|branch| branch.symbolic) {
-        reasons.push(format!("{} was made another name for a branch", record.branch));
+        trouble.push(format!("{} was made another name for a branch", record.branch));
     }
     let here = trees.iter().find(|tree| tree.path == record.path);
     if admin_dir.is_some() && here.is_none() {
-        reasons.push("git does not list it among its worktrees".into());
+        trouble.push("git does not list it among its worktrees".into());
     }
     if here.is_some_and(|tree| tree.head.is_none()) {
-        reasons.push("its HEAD has no commit".into());
+        trouble.push("its HEAD has no commit".into());
     }
     // Whoever checked our branch out elsewhere goes on using it: then it stays, and holds what it names.
     let branch_stays = others.iter().any(|tree| tree.branch.as_deref() == Some(&name));
     let anchors = anchors(&refs, &others, (!branch_stays).then_some(&name));
     let held = held(repo, record, admin_dir, &refs, here)?;
-    reasons.extend(unanchored(repo, &held, &anchors)?);
+    found.reasons.extend(trouble.into_iter().map(Reason::trouble));
+    unanchored(repo, &held, &anchors, found)?;
     if refs.iter().any(|one| one.name == "refs/stash") {
-        reasons.extend(stashed_here(repo, record, here)?);
+        found.reasons.extend(stashed_here(repo, record, here)?.map(Reason::work));
     }
-    let tip = branch.filter(|_| !branch_stays).map(|branch| branch.oid.clone());
-    Ok((reasons, tip))
+    found.removal.tip = branch.filter(|_| !branch_stays).map(|branch| branch.oid.clone());
+    Ok(())
 }
 
 fn anchors(refs: &[Ref], others: &[&Tree], except: Option<&String>) -> Vec<Oid> {
@@ -204,19 +207,22 @@ fn unanchored(
     repo: &Repo,
     held: &HashSet<Oid>,
     anchors: &[Oid],
-) -> Result<Vec<String>, WorktreeError> {
+    found: &mut Findings,
+) -> Result<(), WorktreeError> {
     let anchored: HashSet<&Oid> = anchors.iter().collect();
     let mut loose: Vec<Oid> = held.iter().filter(|oid| !anchored.contains(oid)).cloned().collect();
     loose.sort();
     if loose.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     if let Some(odd) = repo.not_commits(&loose)?.first() {
-        return Ok(vec![format!("it names {}, which is not a commit we can find", odd.short())]);
+        let text = format!("it names {}, which is not a commit we can find", odd.short());
+        found.reasons.push(Reason::trouble(text));
+        return Ok(());
     }
     let only = repo.only_from(&loose, anchors, COUNTED)?;
     if only.is_empty() {
-        return Ok(Vec::new());
+        return Ok(());
     }
     let names: Vec<&str> = only.iter().take(SHOWN).map(Oid::short).collect();
     let more = if only.len() > SHOWN { ", …" } else { "" };
@@ -225,7 +231,10 @@ fn unanchored(
         COUNTED => format!("{COUNTED} or more commits are"),
         count => format!("{count} commits are"),
     };
-    Ok(vec![format!("{count} on no other branch or remote: {}{more}", names.join(", "))])
+    let text = format!("{count} on no other branch or remote: {}{more}", names.join(", "));
+    found.reasons.push(Reason::work(text));
+    found.loose = loose;
+    Ok(())
 }
 
 /// Stashes are shared by all checkouts; their messages say where they were made.

@@ -104,7 +104,7 @@ impl Worktrees {
         Ok(cleaned)
     }
 
-    fn clean_one(&self, file: &Path, record: Record, dry_run: bool) -> Cleaned {
+    pub(super) fn clean_one(&self, file: &Path, record: Record, dry_run: bool) -> Cleaned {
         let mut cleaned = Cleaned {
             slug: record.slug.clone(),
             path: record.path.clone(),
@@ -152,7 +152,7 @@ impl Worktrees {
         }
     }
 
-    fn records(&self) -> Result<Vec<PathBuf>, WorktreeError> {
+    pub(super) fn records(&self) -> Result<Vec<PathBuf>, WorktreeError> {
         let mut files = Vec::new();
         for dir in entries(&self.root)? {
             for file in entries(&dir.join(".records"))? {

@@ -332,7 +332,7 @@ fn made_of(record: &Record, target: &Target, resumed: bool) -> Made {
     }
 }
 
-fn has_filter(attributes: &[u8]) -> bool {
+pub(super) fn has_filter(attributes: &[u8]) -> bool {
     attributes.windows(7).any(|part| part == b"filter=")
 }
 

@@ -2,23 +2,27 @@
 //!
 //! In: a slug, a base, the directory the user asked to start in. Out: a directory to start in, or a refusal; after the
 //! session "removed", or "kept" with path, branch and every reason. `record` is what we know on disk, `make` and `end` change it step by
-//! step, `check` decides, `snapshot` removes exactly what was checked. The rule all of it serves: no sequence of verbs and crashes
-//! makes a commit or a file's content unreachable. Deliberately absent: `--force`, `-B`, merging, pushing.
+//! step, `check` decides, `snapshot` removes exactly what was checked; `find`, `diff`, `merge` and `remove` are for a person who brings work home. The
+//! rule all of it serves: no sequence of verbs and crashes makes a commit or a file's content unreachable. Deliberately absent: `-B`, pushing.
 
 mod bring;
 mod check;
 mod commands;
+mod diff;
 mod end;
 mod error;
 mod excludes;
 mod fill;
+mod find;
 mod history;
 mod list;
 mod make;
+mod merge;
 mod plugin;
 mod pointers;
 mod ports;
 mod record;
+mod remove;
 mod slug;
 mod snapshot;
 mod values;
@@ -34,13 +38,17 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 pub use bring::{INCLUDE_FILE, Share};
+pub use diff::{Diff, DiffAsk};
 pub use end::{Ended, Outcome};
 pub use error::WorktreeError;
 pub use excludes::{escaped, exclude_in_session};
+pub use find::{Ask, Found};
 pub use list::{Action, Cleaned, Listed};
 pub use make::{Made, Request, Target};
+pub use merge::{How, MergeAsk, Merged};
 pub use plugin::Worktree;
 pub use ports::COUNT as PORTS;
+pub use remove::{KEPT, Removed};
 pub use slug::Slug;
 
 use crate::spec::{Living, Surroundings};

@@ -103,6 +103,134 @@ impl CleanAction {
     }
 }
 
+/// Params of `worktree.info`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorktreeParams {
+    /// Its slug, branch or path, or the session that works or worked in it.
+    pub worktree: String,
+    /// Where the caller is: of several with one name that of this repository is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+}
+
+/// Params of `worktree.diff`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorktreeDiffParams {
+    /// Its slug, branch or path, or the session that works or worked in it.
+    pub worktree: String,
+    /// Where the caller is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Against this commit; where its branch began if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Names and counts instead of the lines.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stat: bool,
+}
+
+/// Result of `worktree.diff`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorktreeDiffResult {
+    /// As it was asked for.
+    pub slug: String,
+    /// Where it is.
+    pub path: String,
+    /// Its branch.
+    pub branch: String,
+    /// The commit it is compared with.
+    pub base: String,
+    /// How many commits it has since.
+    pub commits: u64,
+    /// As git writes it; what is no UTF-8 is replaced.
+    pub diff: String,
+    /// It is longer than one answer can be, and was cut.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub truncated: bool,
+    /// What is there and not shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// Params of `worktree.merge`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorktreeMergeParams {
+    /// Its slug, branch or path, or the session that works or worked in it.
+    pub worktree: String,
+    /// Where the caller is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The branch to merge into; what is checked out where the worktree was made from if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
+    /// One commit with everything.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub squash: bool,
+    /// What to say in the commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Result of `worktree.merge`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorktreeMergeResult {
+    /// As it was asked for.
+    pub slug: String,
+    /// The branch that was merged.
+    pub branch: String,
+    /// The branch it was merged into.
+    pub into: String,
+    /// The checkout whose files changed, if that branch is checked out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkout: Option<String>,
+    /// What was done.
+    pub action: MergeAction,
+    /// Where the branch is now.
+    pub commit: String,
+    /// How many commits came along.
+    pub commits: u64,
+    /// What was left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// How a worktree's branch was merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MergeAction {
+    /// It was all there already.
+    Nothing,
+    /// The branch moved forward to it.
+    FastForward,
+    /// By a commit of its own.
+    Merged,
+    /// As one commit.
+    Squashed,
+}
+
+/// Params of `worktree.remove`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorktreeRemoveParams {
+    /// Its slug, branch or path, or the session that worked in it.
+    pub worktree: String,
+    /// Where the caller is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Although it holds work: that is put under a ref of the repository first.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force: bool,
+}
+
+/// Result of `worktree.remove`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorktreeRemoveResult {
+    /// What became of it. With `force`, `why` is what would have been lost.
+    pub worktree: CleanedEntry,
+    /// The ref that leads to what would have been lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_as: Option<String>,
+}
+
 /// Result of `sandbox.doctor`: what this machine can enforce, found by trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxDoctorResult {

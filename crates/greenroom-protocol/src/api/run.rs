@@ -34,6 +34,9 @@ pub struct RunStartParams {
     /// the workers that succeeded. The file has to have the same phases and workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
+    /// Go on in worktrees that an earlier run left. Otherwise a name that is taken gets the run's id: `feat-x-r2`.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub reuse_worktrees: bool,
 }
 
 impl fmt::Debug for RunStartParams {
@@ -45,6 +48,7 @@ impl fmt::Debug for RunStartParams {
             .field("only", &self.only)
             .field("dry_run", &self.dry_run)
             .field("resume", &self.resume)
+            .field("reuse_worktrees", &self.reuse_worktrees)
             .finish_non_exhaustive()
     }
 }

@@ -19,6 +19,7 @@ use super::models::{self, Candidate, Use};
 use super::template::{self, Values, fill, slugged};
 use super::{meant, until};
 use crate::api::ask::{SandboxAsk, ScratchpadAsk, WorktreeAsk};
+use crate::api::is_false;
 use crate::api::matcher::Matcher;
 
 /// What the file cannot know.
@@ -103,6 +104,9 @@ pub struct PlannedSession {
     pub cwd: Option<String>,
     /// In a worktree.
     pub worktree: Option<WorktreeAsk>,
+    /// The file says that it goes on in that worktree.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub resumes: bool,
     /// Confined.
     pub sandbox: Option<SandboxAsk>,
     /// Sharing a directory.
@@ -374,6 +378,7 @@ impl Maker<'_> {
             name: session_name(run, &phase, values.worker),
             cwd: settings.cwd.as_ref().map(|cwd| fill(cwd, values)),
             worktree,
+            resumes: settings.resume.is_some(),
             sandbox: settings.sandbox_ask(),
             scratchpad: None,
             env,

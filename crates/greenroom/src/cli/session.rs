@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap_complete::engine::ArgValueCandidates;
 use greenroom_protocol::api::ask::{SandboxException, SandboxLevel};
 use greenroom_protocol::api::screen::Size;
 
 use super::{parse_pair, parse_size, parse_time};
+use crate::commands::candidates::worktree_candidates;
 
 /// How a session is to be started.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
@@ -144,6 +146,70 @@ pub enum WorktreeVerb {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Print where it is, for cd "$(greenroom worktree path NAME)"
+    Path {
+        #[command(flatten)]
+        worktree: WorktreeArg,
+    },
+    /// Show what it has that its base has not, committed or not
+    #[command(
+        after_help = "Examples:\n  greenroom worktree diff feat-x\n  greenroom worktree diff feat-x feat-y --stat\n  greenroom worktree diff feat-x --base main\n\nUncommitted and untracked files are in it; ignored ones are only named."
+    )]
+    Diff {
+        #[command(flatten)]
+        worktrees: WorktreesArg,
+        /// Names and counts instead of the lines
+        #[arg(long)]
+        stat: bool,
+        /// Against this commit [default: where its branch began]
+        #[arg(long, value_name = "REF")]
+        base: Option<String>,
+    },
+    /// Merge its branch into what is checked out in your repository
+    #[command(
+        after_help = "Examples:\n  greenroom worktree merge feat-x\n  greenroom worktree merge feat-x feat-y feat-z\n  greenroom worktree merge feat-x --squash --message \"feat: x\"\n  greenroom worktree merge feat-x --into develop\n\nEach is merged whole or not at all: conflicts, uncommitted changes in your checkout\n  and files that would be overwritten leave everything as it was, and are named.\n  Exit code 1: one could not be merged; the others were."
+    )]
+    Merge {
+        #[command(flatten)]
+        worktrees: WorktreesArg,
+        /// Into this branch [default: what is checked out where the worktree was made from]
+        #[arg(long, value_name = "BRANCH")]
+        into: Option<String>,
+        /// One commit with everything, instead of the branch's own
+        #[arg(long)]
+        squash: bool,
+        /// What to say in the commit
+        #[arg(short, long, value_name = "TEXT")]
+        message: Option<String>,
+    },
+    /// Remove some of them, if nothing is lost
+    #[command(
+        visible_alias = "remove",
+        after_help = "Examples:\n  greenroom worktree rm feat-x\n  greenroom worktree rm feat-x feat-y\n  greenroom worktree rm feat-x --force\n\n--force removes one that holds work. What would be lost is named, and put under a ref\n  of your repository first: refs/greenroom/kept/… One a session works in stays."
+    )]
+    Rm {
+        #[command(flatten)]
+        worktrees: WorktreesArg,
+        /// Although it holds work; that is kept under a ref
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// One worktree.
+#[derive(Clone, Debug, Args)]
+pub struct WorktreeArg {
+    /// Its slug, branch or path, or the session that works or worked in it
+    #[arg(value_name = "NAME", add = ArgValueCandidates::new(worktree_candidates))]
+    pub worktree: String,
+}
+
+/// Some worktrees.
+#[derive(Clone, Debug, Args)]
+pub struct WorktreesArg {
+    /// Slugs, branches or paths, or the sessions that work or worked in them
+    #[arg(value_name = "NAME", required = true, add = ArgValueCandidates::new(worktree_candidates))]
+    pub worktrees: Vec<String>,
 }
 
 #[derive(Debug, Args)]

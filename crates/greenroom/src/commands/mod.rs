@@ -7,6 +7,7 @@
 mod alert;
 mod approval;
 mod attach;
+pub mod candidates;
 pub mod completions;
 mod demo;
 mod doctor;
@@ -19,6 +20,7 @@ mod kill;
 mod left;
 mod logs;
 mod ls;
+mod man;
 mod mcp;
 pub mod new;
 mod plugin;
@@ -34,6 +36,7 @@ mod schema;
 mod send;
 mod serve;
 mod shutdown;
+mod stats;
 mod upgrade;
 mod wait;
 mod web;
@@ -112,12 +115,14 @@ pub async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Mcp(_) => mcp::run(context).await,
         Verb::Upgrade(args) => upgrade::run(args, context).await,
         Verb::Doctor(args) => doctor::run(args, context).await,
+        Verb::Stats(args) => stats::run(args, context).await,
         Verb::Alert(args) => alert::run(args, context).await,
         Verb::Approval(args) => approval::run(args, context).await,
         Verb::Hook(args) => hook::run(args, context).await,
         Verb::Hooks(args) => hooks::run(&args, context),
         Verb::Logs(args) => logs::run(args, context).await,
         Verb::Completions(args) => completions::run(&args, context),
+        Verb::Man(args) => man::run(&args, context),
         Verb::Schema(args) => schema::run(&args, context),
         Verb::Demo(args) => demo::run(args, context).await,
         Verb::Shutdown(args) => shutdown::run(args, context).await,

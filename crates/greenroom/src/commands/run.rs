@@ -5,6 +5,7 @@
 //! on after a restart of the host.
 
 mod progress;
+mod runs;
 mod shown;
 
 use std::io::{IsTerminal as _, Read as _};
@@ -22,7 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Context;
 use super::new::environment;
-use crate::cli::RunArgs;
+use crate::cli::{RunArgs, RunVerb};
 use crate::error::{Failure, Outcome, without_errno};
 use crate::host::{Host, called};
 use progress::Progress;
@@ -34,6 +35,12 @@ const ASKED: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_secs(1);
 
 pub async fn run(args: RunArgs, context: &Context) -> Outcome {
+    match args.verb {
+        Some(RunVerb::Ls) => return runs::list(context).await,
+        Some(RunVerb::Show { run }) => return runs::show(run, context).await,
+        Some(RunVerb::Stop { runs }) => return runs::stop(runs, context).await,
+        None => {}
+    }
     let (params, host) = match (&args.file, &args.resume) {
         // Checked before a host is even started.
         (Some(file), _) => (params(file, &args, context)?, context.host().await?),
@@ -107,12 +114,15 @@ fn params(file: &Path, args: &RunArgs, context: &Context) -> Result<RunStartPara
         only: args.only.clone(),
         dry_run: args.dry_run,
         resume: args.resume.clone(),
+        reuse_worktrees: args.reuse_worktrees,
     })
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
-    let refuse =
-        |error: std::io::Error| Failure::io(format!("cannot read {}", file.display()), &error);
+    let refuse = |error: std::io::Error| {
+        let said = Failure::io(format!("cannot read {}", file.display()), &error);
+        Failure::usage(said.message).hint("greenroom run FILE; greenroom run ls lists runs")
+    };
     let most = connector::FILE_MAX as u64 + 1;
     let mut text = String::new();
     match file.to_str() {

@@ -1,4 +1,6 @@
-//! `greenroom worktree`: the worktrees that sessions left, and safe removal.
+//! `greenroom worktree`: the worktrees of sessions, bringing their work home, and safe removal.
+
+mod home;
 
 use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::fence::{
@@ -15,6 +17,17 @@ pub async fn run(args: WorktreeArgs, context: &Context) -> Outcome {
     match args.verb {
         WorktreeVerb::Ls => list(context).await,
         WorktreeVerb::Clean { dry_run } => clean(dry_run, context).await,
+        WorktreeVerb::Path { worktree } => home::path(worktree.worktree, context).await,
+        WorktreeVerb::Diff { worktrees, stat, base } => {
+            home::diff(worktrees.worktrees, stat, base, context).await
+        }
+        WorktreeVerb::Merge { worktrees, into, squash, message } => {
+            let how = home::Merge { into, squash, message };
+            home::merge(worktrees.worktrees, &how, context).await
+        }
+        WorktreeVerb::Rm { worktrees, force } => {
+            home::remove(worktrees.worktrees, force, context).await
+        }
     }
 }
 

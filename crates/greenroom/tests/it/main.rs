@@ -8,6 +8,7 @@ mod attach;
 mod completions;
 mod damage;
 mod demo;
+mod documents;
 mod endings;
 mod escapes;
 mod hosts;

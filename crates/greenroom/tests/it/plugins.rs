@@ -35,37 +35,6 @@ fn run_in(home: &Home, dir: &Path, args: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
-/// The blocks of a page that begin with `sh`.
-fn blocks(page: &str) -> Vec<String> {
-    page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
-}
-
-#[test]
-fn the_examples_of_the_page_work() {
-    let home = Home::new();
-    let repo = repository(&home);
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/session-plugins.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let blocks = blocks(&page);
-    assert!(blocks.len() >= 7, "{}", blocks.len());
-    for block in blocks {
-        // A slug is free again when its session has been cleaned up; the next block must not race it.
-        let script = format!(
-            "set -e\n{block}\ncd {}\nfor s in $(greenroom ls --json | grep -o '\"id\":\"s[0-9]*\"' | grep -o 's[0-9]*'); do \
-             greenroom wait $s --until exit > /dev/null; greenroom rm $s > /dev/null; done",
-            repo.display()
-        );
-        let mut sh = Command::new("sh");
-        sh.args(["-c", &script]).current_dir(&repo).env_clear();
-        for (name, value) in home.command(&[]).get_envs() {
-            sh.env(name, value.unwrap());
-        }
-        let output = sh.output().unwrap();
-        let err = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{block}\n{err}");
-    }
-}
-
 #[test]
 fn what_is_kept_is_told() {
     let home = Home::new();

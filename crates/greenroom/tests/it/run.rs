@@ -179,6 +179,87 @@ fn a_failure_is_exit_code_1_with_a_way_to_look() {
 }
 
 #[test]
+fn runs_are_listed_shown_and_stopped() {
+    let team = Team::new();
+    let none = team.run(&["run", "ls"]);
+    assert_eq!((none.code, none.out.as_str()), (0, ""), "{none:?}");
+    let short = team.file("short.json", &pipeline("echo hi"));
+    let long = team.file("long.json", &pipeline("trap '' HUP TERM; echo up; sleep 1000"));
+    assert_eq!(team.run(&["run", &short]).code, 0);
+    assert_eq!(team.run(&["run", &long, "--detach"]).out, "r2\n");
+    eventually("the worker runs", || team.run(&["read", "s3"]).out.contains("up").then_some(()));
+    let listed = team.run(&["run", "ls"]).out;
+    let rows: Vec<&str> = listed.lines().collect();
+    assert!(rows[1].starts_with("r1") && rows[1].contains("done"), "{listed}");
+    assert!(rows[2].contains("running") && rows[2].contains("0 of 2 over"), "{listed}");
+    let shown = team.run(&["run", "show", "last"]).out;
+    assert!(shown.contains("s3") && shown.contains("r2 running"), "{shown}");
+    let json: Value =
+        serde_json::from_str(&team.run(&["run", "show", "r1", "--json"]).out).unwrap();
+    assert_eq!((&json["run"], &json["state"]), (&json!("r1"), &json!("done")));
+    let stopped = team.run(&["run", "stop", "last"]);
+    assert_eq!((stopped.code, stopped.out.as_str()), (0, "last stopped\n"), "{stopped:?}");
+    assert_eq!(team.home.call("run.info", json!({ "run": "r2" }))["state"], "cancelled");
+    let live = team.home.json(&["ls", "--state", "running", "--json"]);
+    assert_eq!(live["sessions"], json!([]));
+    let again = team.run(&["run", "stop", "r2", "r9"]);
+    assert_eq!(again.code, 6, "{again:?}");
+    assert!(again.err.contains("cannot stop run r2: it is over (cancelled)"), "{again:?}");
+    assert!(again.err.contains("no run has the id r9"), "{again:?}");
+    assert_eq!(team.run(&["run", "show", "r9"]).code, 6);
+    // A file of such a name is still a file.
+    std::fs::write(team.repo().join("ls"), pipeline("echo hi").to_string()).unwrap();
+    assert_eq!(team.run(&["run", "./ls"]).code, 0);
+}
+
+#[test]
+fn a_second_run_does_not_continue_the_first_ones_branches() {
+    let team = Team::new();
+    let script =
+        "echo \"$1\" >> log; git add log; git -c user.name=t -c user.email=t@t commit -qm work";
+    let mut value = pipeline(script);
+    value["session"] = json!({ "worktree": "feat" });
+    let file = team.file("p.json", &value);
+    let branches = |info: &Value| -> Vec<String> {
+        let phases = info["phases"].as_array().unwrap();
+        phases
+            .iter()
+            .map(|phase| phase["workers"][0]["branch"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let log = |slug: &str| {
+        let path = team.run(&["worktree", "path", slug]).out;
+        std::fs::read_to_string(Path::new(path.trim()).join("log")).unwrap()
+    };
+    // Its two phases work one after the other in one worktree.
+    assert_eq!(branches(&team.done(&file)), ["greenroom/feat", "greenroom/feat"]);
+    assert_eq!(log("feat"), "p1\np2\n");
+    let said = team.run(&["run", &file]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(
+        said.err.contains("worktree feat is there already: this run works in feat-r2"),
+        "{said:?}"
+    );
+    assert_eq!(log("feat"), "p1\np2\n", "the first run's branch is as it was");
+    assert_eq!(log("feat-r2"), "p1\np2\n");
+    let dry = team.run(&["run", &file, "--dry-run"]);
+    assert!(dry.out.contains("greenroom/feat-r3"), "{dry:?}");
+    let reused = team.run(&["run", &file, "--reuse-worktrees"]);
+    assert_eq!((reused.code, log("feat").lines().count()), (0, 4), "{reused:?}");
+    // What a run was told holds when it is resumed.
+    let go = team.dir.path().join("go");
+    let failing = format!("test -e {} || exit 1; {script}", go.display());
+    let mut value = pipeline(&failing);
+    value["session"] = json!({ "worktree": "feat" });
+    let file = team.file("q.json", &value);
+    assert_eq!(team.run(&["run", &file]).code, 1);
+    std::fs::write(&go, "").unwrap();
+    let said = team.run(&["run", "--resume", "last", "--json"]);
+    let info: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(branches(&info), ["greenroom/feat-r4", "greenroom/feat-r4"], "{said:?}");
+}
+
+#[test]
 fn mistakes_are_told_before_anything_starts() {
     let team = Team::new();
     let wrong = |text: &str, args: &[&str], words: &[&str]| {
@@ -203,7 +284,11 @@ fn mistakes_are_told_before_anything_starts() {
         &["--only", "tow"],
         &["there is no phase \"tow\", did you mean \"two\"?"],
     );
-    assert_eq!(team.run(&["run", "/no/such/file.json"]).code, 1);
+    let missing = team.run(&["run", "/no/such/file.json"]);
+    assert_eq!(missing.code, 2, "{missing:?}");
+    assert!(missing.err.contains("cannot read /no/such/file.json: no such file"), "{missing:?}");
+    let dir = team.dir.path().display().to_string();
+    assert_eq!(team.run(&["run", &dir]).code, 2);
     assert!(!team.home.socket().exists(), "no host was needed to see that");
 }
 

@@ -1,6 +1,7 @@
 //! Worktrees with real git.
 
 mod bring;
+mod home;
 mod kills;
 mod life;
 mod property;

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use greenroom_plugins::worktree::{Action, Ended, Share, WorktreeConfig, WorktreeError, Worktrees};
+use greenroom_plugins::worktree::{
+    Action, Ask, Ended, KEPT, MergeAsk, Share, WorktreeConfig, WorktreeError, Worktrees,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tempfile::TempDir;
@@ -33,6 +35,10 @@ enum Verb {
     Clean(Option<usize>),
     /// The next host finishes what is open.
     Recover(Option<usize>),
+    /// By force.
+    Remove(usize, Option<usize>),
+    /// Merges it into what the main checkout is on, perhaps squashed.
+    Home(usize, bool, Option<usize>),
     /// A host forgot its sessions.
     Forget,
     // Theirs.
@@ -77,6 +83,9 @@ fn verbs() -> impl Strategy<Value = Verb> {
         5 => (slug.clone(), die()).prop_map(|(slug, die)| Verb::End(slug, die)),
         2 => die().prop_map(Verb::Clean),
         3 => die().prop_map(Verb::Recover),
+        3 => (slug.clone(), die()).prop_map(|(slug, die)| Verb::Remove(slug, die)),
+        3 => (slug.clone(), any::<bool>(), die())
+            .prop_map(|(slug, squash, die)| Verb::Home(slug, squash, die)),
         1 => Just(Verb::Forget),
     ];
     let files = prop_oneof![
@@ -299,11 +308,33 @@ impl World {
                 }
                 said.join(", ")
             }
+            Verb::Remove(slug, die) => {
+                let worktrees = self.worktrees(*die);
+                let found = worktrees.find(&Ask { name: SLUGS[*slug].into(), ..Ask::default() });
+                match found.and_then(|found| worktrees.remove_one(&found, true)) {
+                    Ok(removed) => format!("{removed:?}"),
+                    Err(error) => error.to_string(),
+                }
+            }
+            Verb::Home(slug, squash, die) => {
+                let worktrees = self.worktrees(*die);
+                let found = worktrees.find(&Ask { name: SLUGS[*slug].into(), ..Ask::default() });
+                let how = MergeAsk { squash: *squash, ..MergeAsk::default() };
+                match found.and_then(|found| worktrees.merge(&found, &how)) {
+                    Ok(merged) => format!("{merged:?}"),
+                    Err(error) => error.to_string(),
+                }
+            }
             _ => unreachable!("theirs"),
         };
         let after = self.holdings();
-        compare(&before, &after)
-            .map_err(|lost| TestCaseError::fail(format!("{verb:?} ({said}) lost {lost}")))
+        let compared = match verb {
+            Verb::Home(..) => {
+                held(&before, &after).and_then(|()| only_forward(&self.stage.repo, &before, &after))
+            }
+            _ => compare(&before, &after),
+        };
+        compared.map_err(|lost| TestCaseError::fail(format!("{verb:?} ({said}) lost {lost}")))
     }
 
     fn make(&mut self, slug: usize, die: Option<usize>) -> String {
@@ -441,6 +472,38 @@ impl World {
 }
 
 fn compare(before: &Holdings, after: &Holdings) -> Result<(), String> {
+    held(before, after)?;
+    if before.main != after.main {
+        return Err("something in the main checkout".into());
+    }
+    if foreign(&before.refs) != foreign(&after.refs) {
+        return Err("a ref that is not ours".into());
+    }
+    Ok(())
+}
+
+fn foreign(refs: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let ours = |name: &str| {
+        name.starts_with(KEPT)
+            || SLUGS.iter().any(|slug| name == format!("refs/heads/greenroom/{slug}"))
+    };
+    refs.iter().filter(|(name, _)| !ours(name)).map(|(n, o)| (n.clone(), o.clone())).collect()
+}
+
+/// A merge moves a branch of the user's, to something that follows it.
+fn only_forward(repo: &Path, before: &Holdings, after: &Holdings) -> Result<(), String> {
+    let (before, after) = (foreign(&before.refs), foreign(&after.refs));
+    for (name, oid) in &before {
+        let now = after.get(name).ok_or_else(|| name.clone())?;
+        if now != oid && try_git(repo, &["merge-base", "--is-ancestor", oid, now]).is_err() {
+            return Err(format!("{name} does not follow what it was"));
+        }
+    }
+    if after.len() == before.len() { Ok(()) } else { Err("nothing, but made a ref".into()) }
+}
+
+/// Everything that was held is held as strongly.
+fn held(before: &Holdings, after: &Holdings) -> Result<(), String> {
     if let Some(object) = before.strong.iter().find(|object| !after.strong.contains(*object)) {
         return Err(format!("{object}, which refs held"));
     }
@@ -453,22 +516,19 @@ fn compare(before: &Holdings, after: &Holdings) -> Result<(), String> {
             return Err(format!("the content of {}", path.display()));
         }
     }
-    if before.main != after.main {
-        return Err("something in the main checkout".into());
-    }
-    let foreign = |refs: &BTreeMap<String, String>| -> BTreeMap<String, String> {
-        let ours =
-            |name: &str| SLUGS.iter().any(|slug| name == format!("refs/heads/greenroom/{slug}"));
-        refs.iter().filter(|(name, _)| !ours(name)).map(|(n, o)| (n.clone(), o.clone())).collect()
-    };
-    if foreign(&before.refs) != foreign(&after.refs) {
-        return Err("a ref that is not ours".into());
-    }
     Ok(())
 }
 
 fn is_ours(verb: &Verb) -> bool {
-    matches!(verb, Verb::Make(..) | Verb::End(..) | Verb::Clean(_) | Verb::Recover(_))
+    matches!(
+        verb,
+        Verb::Make(..)
+            | Verb::End(..)
+            | Verb::Clean(_)
+            | Verb::Recover(_)
+            | Verb::Remove(..)
+            | Verb::Home(..)
+    )
 }
 
 fn run(variant: u8, verbs: &[Verb]) -> Result<(), TestCaseError> {
