@@ -155,7 +155,18 @@ fn kill_ends_no_other_session_with_the_same_number_of_terminal() {
     let work = home.path().join("work");
     std::fs::create_dir(&work).unwrap();
     let cwd = work.to_str().unwrap();
-    let started = home.run(&["new", "--name", "b", "--sandbox", "--cwd", cwd, "--", "sh", "-c", &sleep(&boxed)]);
+    let started = home.run(&[
+        "new",
+        "--name",
+        "b",
+        "--sandbox",
+        "--cwd",
+        cwd,
+        "--",
+        "sh",
+        "-c",
+        &sleep(&boxed),
+    ]);
     if started.code != 0 {
         assert!(started.err.contains("sandbox"), "{started:?}");
         return;
@@ -196,11 +207,13 @@ fn a_killed_keeper_leaves_nothing() {
 fn what_outlives_keeper_and_wardens_is_found_by_the_next_host() {
     let home = Home::new();
     let mark = mark(0);
-    let script = format!("trap '' HUP; (setsid sh -c 'trap \"\" HUP; sleep {mark}' &) ; sleep {mark}");
+    let script =
+        format!("trap '' HUP; (setsid sh -c 'trap \"\" HUP; sleep {mark}' &) ; sleep {mark}");
     home.ok(&["new", "--name", "g", "--", "sh", "-c", &script]);
     wait_for(&mark, 2);
     let (keeper, daemon) = (keeper_pid(&home), home.daemon_pid());
-    let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
+    let children =
+        std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
     let mut all: Vec<i32> = children.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     all.retain(|pid| *pid != daemon);
     // Stopped first, so that none of them acts on the death of another.

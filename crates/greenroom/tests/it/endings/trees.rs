@@ -29,7 +29,9 @@ fn limb(dice: &mut Dice, mark: &str, depth: u64, inside: bool) -> (String, usize
         1 => (format!("(setsid sleep {mark} {quiet} &);"), 1),
         2 => (format!("(trap '' HUP TERM; exec sleep {mark} {quiet}) &"), 1),
         3 => (
-            format!("(env -i /usr/bin/setsid /bin/sh -c '{stubborn}; exec /bin/sleep {mark}' {quiet} &);"),
+            format!(
+                "(env -i /usr/bin/setsid /bin/sh -c '{stubborn}; exec /bin/sleep {mark}' {quiet} &);"
+            ),
             1,
         ),
         // A private terminal with a number of its own.
@@ -62,15 +64,32 @@ fn case(dice: &mut Dice, number: u64) {
     let death = *dice.pick(&[Death::Nobody, Death::Daemon, Death::Keeper]);
     // A limit gives ten seconds between TERM and KILL, so it is the rarer one.
     let end = if dice.below(4) == 0 { End::Timeout } else { End::Kill };
-    let what = format!("case {number}: {death:?}, {end:?}, sandbox {boxed}, leaves {leaves}: {script}");
+    let what =
+        format!("case {number}: {death:?}, {end:?}, sandbox {boxed}, leaves {leaves}: {script}");
 
     let mut strangers = [Some(65534), None].map(|uid| Stranger::start(&mark(number), uid));
     let (beside, other) = (mark(number), mark(number));
     let work = home.path().join("work");
     std::fs::create_dir(&work).unwrap();
-    home.ok(&["new", "--name", "beside", "--", "sh", "-c", &format!("(setsid sleep {beside} &); sleep {beside}")]);
+    home.ok(&[
+        "new",
+        "--name",
+        "beside",
+        "--",
+        "sh",
+        "-c",
+        &format!("(setsid sleep {beside} &); sleep {beside}"),
+    ]);
     let nested = home.run(&[
-        "new", "--name", "other", "--sandbox", "--cwd", work.to_str().unwrap(), "--", "sleep", &other,
+        "new",
+        "--name",
+        "other",
+        "--sandbox",
+        "--cwd",
+        work.to_str().unwrap(),
+        "--",
+        "sleep",
+        &other,
     ]);
     let has_sandbox = nested.code == 0;
     if boxed && !has_sandbox {
