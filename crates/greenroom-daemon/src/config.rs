@@ -6,6 +6,7 @@
 
 mod keys;
 mod plugins;
+mod prefix;
 mod value;
 mod yaml;
 
@@ -21,6 +22,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use keys::{KEYS, Key};
 pub use plugins::Plugins;
+pub use prefix::Prefix;
 pub use value::Given;
 
 /// A file larger than this is not a configuration.
@@ -57,7 +59,7 @@ pub struct Sessions {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attach {
-    pub prefix: String,
+    pub prefix: Prefix,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -100,7 +102,7 @@ impl Default for Config {
             worktree: WorktreeConfig::default(),
             scratchpad: ScratchpadConfig::default(),
             sandbox: SandboxConfig::default(),
-            attach: Attach { prefix: String::new() },
+            attach: Attach { prefix: Prefix::default() },
             plugins: Plugins::default(),
             redact: Redact { attach: false, without: Vec::new() },
             http: Http { listen: None },

@@ -33,6 +33,7 @@ use crate::methods::waits::Waits;
 use crate::paths::{Paths, PathsError};
 use crate::plugins::{Plugins, PluginsSlot};
 use crate::run_file::{self, Runs};
+use crate::settings::{self, Settings};
 use crate::socket::{self, SocketError};
 use crate::store::{Storage, StorageError};
 
@@ -152,6 +153,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             storage,
             keeper,
             hello: inheritance.hello,
+            settings: Settings::new(paths.config_file(), config.clone()),
             config,
             socket,
             started: SystemTime::now(),
@@ -283,7 +285,11 @@ async fn watch_signals(host: Arc<Host>) {
             _ = term.recv() => drop(host.life.end(Ending::Stop)),
             // The keeper in the foreground is the one to be interrupted; it tells us.
             _ = int.recv() => {}
-            _ = hup.recv() => {}
+            _ = hup.recv() => {
+                // In a task of its own: a SIGTERM must not wait for it.
+                let host = host.clone();
+                tokio::spawn(async move { settings::reload(&host, "SIGHUP").await });
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod error;
 pub mod events;
 pub mod id;
 pub mod journal;
+mod names;
 pub mod paint;
 pub mod process;
 pub mod session;

@@ -24,7 +24,7 @@ pub struct KeeperOptions {
     /// Program and arguments of the daemon, e.g. `["/proc/self/exe", "daemon", …]`. `/proc/self/exe` follows the keeper's
     /// image, so a replaced keeper starts the new daemon.
     pub daemon: Vec<OsString>,
-    /// Daemon's stdout and stderr stay on this terminal; SIGINT and SIGHUP stop like SIGTERM.
+    /// Daemon's stdout and stderr stay on this terminal; SIGINT stops like SIGTERM.
     pub foreground: bool,
     /// Gets `ok\n` when the first daemon is ready, or the reason why it never will be.
     pub ready_fd: Option<OwnedFd>,

@@ -26,7 +26,7 @@ use crate::options::KeeperOptions;
 use crate::outbox::{Flush, Outbox};
 use crate::replace::CHECKED;
 use crate::sessions::{Phase, Session, Sessions};
-use crate::signals::Signals;
+use crate::signals::{Signals, kill_process};
 use crate::spare::Spare;
 use crate::workers::Workers;
 
@@ -243,8 +243,15 @@ fn act_on_signals(keeper: &mut Keeper) {
     while let Some(signo) = keeper.signals.next() {
         match signo {
             libc::SIGTERM => keeper.stop_requested(),
-            libc::SIGINT | libc::SIGHUP if keeper.daemon.foreground => keeper.stop_requested(),
-            // A detached keeper has no terminal to be hung up from; SIGCHLD is followed by the reaping below.
+            libc::SIGINT if keeper.daemon.foreground => keeper.stop_requested(),
+            // The host reads its settings again, which is the daemon's work. Whoever runs it in a terminal ends it by SIGTERM.
+            libc::SIGHUP => {
+                if let Some(pid) = keeper.daemon.pid() {
+                    // One that is just dying is followed by one that reads them anyway.
+                    let _ = kill_process(pid, libc::SIGHUP);
+                }
+            }
+            // SIGCHLD is followed by the reaping below.
             _ => {}
         }
     }

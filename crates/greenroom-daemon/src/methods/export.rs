@@ -64,7 +64,7 @@ pub async fn export(call: Call, params: ExportParams) -> Result<ExportResult, Fa
     let max = params.max_bytes.unwrap_or(PAGE_BYTES).clamp(1, PAGE_MAX) as usize;
     let recording = handle.recording().await.map_err(fault::engine)?;
     let info = handle.info();
-    let term = call.host.config.sessions.term.clone();
+    let term = call.host.settings.now().sessions.term.clone();
     blocking(move || match params.format {
         ExportFormat::AsciicastV3 => Casting::new(cursor, max).run(&recording, &info, &term),
         ExportFormat::Text => text(&recording, cursor, max),

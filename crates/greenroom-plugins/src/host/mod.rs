@@ -140,7 +140,14 @@ impl PluginHost {
                 let decided = shape::decide(entry.hook, &reply);
                 (reply.answer, reply.stderr, decided)
             }
-            Err(failure) => (Map::new(), String::new(), Err(failure)),
+            Err(failure) => {
+                let said = match &failure {
+                    crate::runtime::CallFailure::Died { stderr, .. }
+                    | crate::runtime::CallFailure::NoAnswer { stderr } => stderr.clone(),
+                    _ => String::new(),
+                };
+                (Map::new(), said, Err(failure))
+            }
         };
         plugin.book.stderr(&stderr);
         let stderr = book::clean(&stderr);

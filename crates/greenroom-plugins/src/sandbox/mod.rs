@@ -18,14 +18,15 @@ use std::sync::{Arc, OnceLock};
 
 use greenroom_engine::spec::Confinement;
 use greenroom_sandbox::plan::Payload;
-pub use greenroom_sandbox::plan::Plan;
 pub use greenroom_sandbox::plan::Refused;
 pub use greenroom_sandbox::plan::{Explanation, explain};
+pub use greenroom_sandbox::plan::{Place, Plan};
 use greenroom_sandbox::policy::Level;
 pub use greenroom_sandbox::policy::{HostPattern, Network, Policy, normalise};
 pub use greenroom_sandbox::probe::Probe;
 use serde::{Deserialize, Serialize};
 
+use crate::live::Live;
 use crate::spec::{
     Cleanup, CleanupError, PluginState, Refusal, SessionEnd, SessionPlugin, SessionSpec,
     Surroundings, Wait, order,
@@ -47,7 +48,7 @@ pub struct SandboxConfig {
 pub type Prober = Arc<dyn Fn() -> io::Result<Probe> + Send + Sync>;
 
 pub struct Sandbox {
-    config: SandboxConfig,
+    config: Live<SandboxConfig>,
     around: Surroundings,
     prober: Prober,
     probe: OnceLock<Probe>,
@@ -93,7 +94,17 @@ pub struct Fenced {
 
 impl Sandbox {
     pub fn new(config: SandboxConfig, around: &Surroundings, prober: Prober) -> Sandbox {
-        Sandbox { config, around: around.clone(), prober, probe: OnceLock::new() }
+        Sandbox {
+            config: Live::new(config),
+            around: around.clone(),
+            prober,
+            probe: OnceLock::new(),
+        }
+    }
+
+    /// Other settings, for sessions from now on.
+    pub fn reconfigure(&self, config: SandboxConfig) {
+        self.config.set(config);
     }
 
     /// What this machine can enforce, found by trial the first time. Blocks.
@@ -110,7 +121,7 @@ impl Sandbox {
         let probe = self.probe()?;
         let level = |level| {
             let mut policy = Policy::new(level, "/srv/session", "/srv/tmp");
-            policy.without_landlock = self.config.without_landlock;
+            policy.without_landlock = self.config.now().without_landlock;
             greenroom_sandbox::plan::compile(&policy, probe)
         };
         let (full, reduced) = (level(Level::Full), level(Level::Reduced));
@@ -134,7 +145,8 @@ impl Sandbox {
         let probe = self.probe().map_err(|error| {
             Refusal::new(format!("cannot try what this machine can enforce: {error}"))
         })?;
-        let (policy, notes) = policy::of(spec, &self.config, &self.around, self.tmp_dir(spec))?;
+        let (policy, notes) =
+            policy::of(spec, &self.config.now(), &self.around, self.tmp_dir(spec))?;
         let plan = greenroom_sandbox::plan::compile(&policy, probe).map_err(refusal)?;
         Ok(Fenced { plan, notes })
     }

@@ -11,6 +11,7 @@ pub mod completions;
 mod demo;
 mod doctor;
 mod events;
+mod help;
 mod hook;
 mod hooks;
 mod info;
@@ -25,6 +26,7 @@ mod plugin;
 mod read;
 mod record;
 mod redact;
+mod reload;
 mod rename;
 mod replay;
 mod rm;
@@ -33,6 +35,7 @@ mod sandbox;
 mod schema;
 mod send;
 mod serve;
+mod several;
 mod shutdown;
 mod upgrade;
 mod wait;
@@ -105,6 +108,8 @@ pub async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Completions(args) => completions::run(&args, context),
         Verb::Schema(args) => schema::run(&args, context),
         Verb::Demo(args) => demo::run(args, context).await,
+        Verb::Reload(args) => reload::run(args, context).await,
         Verb::Shutdown(args) => shutdown::run(args, context).await,
+        Verb::Help(args) => help::run(&args, context),
     }
 }

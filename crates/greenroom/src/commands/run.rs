@@ -18,6 +18,7 @@ use greenroom_protocol::api::run::{
     Document, RunCancelResult, RunInfo, RunParams, RunStartParams, RunStartResult, RunState,
 };
 use greenroom_protocol::connector::{self, PlanParams};
+use greenroom_protocol::fault::exit;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Context;
@@ -111,8 +112,11 @@ fn params(file: &Path, args: &RunArgs, context: &Context) -> Result<RunStartPara
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
-    let refuse =
-        |error: std::io::Error| Failure::io(format!("cannot read {}", file.display()), &error);
+    // Exit code 2 as for a file that is wrong: nothing was begun.
+    let refuse = |error: std::io::Error| {
+        let failure = Failure::io(format!("cannot read {}", file.display()), &error);
+        Failure { exit: exit::USAGE, ..failure }
+    };
     let most = connector::FILE_MAX as u64 + 1;
     let mut text = String::new();
     match file.to_str() {

@@ -203,7 +203,7 @@ fn mistakes_are_told_before_anything_starts() {
         &["--only", "tow"],
         &["there is no phase \"tow\", did you mean \"two\"?"],
     );
-    assert_eq!(team.run(&["run", "/no/such/file.json"]).code, 1);
+    assert_eq!(team.run(&["run", "/no/such/file.json"]).code, 2);
     assert!(!team.home.socket().exists(), "no host was needed to see that");
 }
 

@@ -2,7 +2,7 @@
 
 use greenroom_protocol::api::plugin::*;
 
-use crate::output::{Cell, Output, Tone};
+use crate::output::{Cell, Output, Tone, count};
 
 pub fn list(list: &PluginListResult, out: &Output) -> String {
     let rows: Vec<Vec<Cell>> = list.plugins.iter().map(row).collect();
@@ -174,7 +174,7 @@ pub fn capabilities(capabilities: &[CapabilityView], out: &Output) -> String {
 }
 
 pub fn reloaded(done: &PluginReloadResult) -> String {
-    let mut text = format!("{} plugins", done.count);
+    let mut text = count(done.count, "plugin");
     for (word, names) in
         [("added", &done.added), ("changed", &done.changed), ("removed", &done.removed)]
     {
@@ -196,7 +196,7 @@ pub fn tested(tested: &PluginTestResult) -> String {
     serde_json::Value::Object(answer).to_string()
 }
 
-pub fn test_remarks(tested: &PluginTestResult, out: &Output) {
+pub fn test_remarks(name: &str, tested: &PluginTestResult, out: &Output) {
     if let Some(failure) = &tested.failure {
         out.note(&format!(
             "the plugin failed: {failure}; {} is what its policy says",
@@ -207,6 +207,12 @@ pub fn test_remarks(tested: &PluginTestResult, out: &Output) {
         out.note(&format!("stderr: {}", crate::output::one_line(line)));
     }
     out.note(&format!("took {:.1} ms", tested.took_ms));
+    if tested.failure.is_some() {
+        out.note(&format!(
+            "hint: greenroom plugin logs {name} has what it said; a program that stays must flush \
+             after each line, and without proc.exec it starts no others"
+        ));
+    }
 }
 
 pub fn order(order: &PluginOrderResult, out: &Output) -> String {
