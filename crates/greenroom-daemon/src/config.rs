@@ -6,6 +6,7 @@
 
 mod keys;
 mod plugins;
+mod prefix;
 mod settled;
 mod value;
 mod yaml;
@@ -22,6 +23,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use keys::{KEYS, Key};
 pub use plugins::Plugins;
+pub use prefix::Prefix;
 pub use settled::Settled;
 pub use value::Given;
 
@@ -59,7 +61,7 @@ pub struct Sessions {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attach {
-    pub prefix: String,
+    pub prefix: Prefix,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -102,7 +104,7 @@ impl Default for Config {
             worktree: WorktreeConfig::default(),
             scratchpad: ScratchpadConfig::default(),
             sandbox: SandboxConfig::default(),
-            attach: Attach { prefix: String::new() },
+            attach: Attach { prefix: Prefix::default() },
             plugins: Plugins::default(),
             redact: Redact { attach: false, without: Vec::new() },
             http: Http { listen: None },

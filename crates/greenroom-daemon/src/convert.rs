@@ -66,6 +66,7 @@ pub fn info(info: SessionInfo, clients: Vec<wire::ClientEntry>) -> wire::Session
     wire::SessionInfo {
         id: record.id.to_string(),
         name: Some(record.name).filter(|name| *name != record.id.to_string()),
+        former_name: record.former,
         state: state(&info.state),
         pid: info.pid,
         command: words(&record.argv),
@@ -79,6 +80,8 @@ pub fn info(info: SessionInfo, clients: Vec<wire::ClientEntry>) -> wire::Session
         processes_left: 0,
         title: info.title.map(|title| title.into_inner()),
         task: record.task,
+        backend: record.backend,
+        effort: record.effort,
         labels: record.labels,
         seq: info.seq.0,
         first_seq: info.first_seq.0,

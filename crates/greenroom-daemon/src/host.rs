@@ -21,6 +21,7 @@ use crate::methods::snapshot::Screens;
 use crate::methods::waits::Waits;
 use crate::plugins::PluginsSlot;
 use crate::run_file::Runs;
+use crate::settings::Settings;
 use crate::store::Storage;
 use crate::trouble::Troubles;
 
@@ -42,7 +43,10 @@ pub struct Host {
     pub storage: Storage,
     pub keeper: Arc<Keeper>,
     pub hello: KeeperHello,
+    /// What this daemon began with.
     pub config: Config,
+    /// What holds now, as far as it can change while the daemon runs.
+    pub settings: Settings,
     /// What is wrong with our own files.
     pub troubles: Troubles,
     /// Where clients reach us.

@@ -422,7 +422,7 @@ impl Processes for Keeper {
                     step,
                     source: match why.is_empty() {
                         true => io::Error::from_raw_os_error(errno),
-                        false => io::Error::other(why),
+                        false => io::Error::new(io::Error::from_raw_os_error(errno).kind(), why),
                     },
                 }),
                 Err(error) => Err(ProcessError::Keeper(error.to_string())),

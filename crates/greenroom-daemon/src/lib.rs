@@ -32,6 +32,7 @@ mod proxy;
 mod rpc;
 mod run;
 mod run_file;
+mod settings;
 mod socket;
 mod store;
 mod trouble;

@@ -34,6 +34,7 @@ use crate::methods::waits::Waits;
 use crate::paths::{Paths, PathsError};
 use crate::plugins::{Plugins, PluginsSlot};
 use crate::run_file::{self, Runs};
+use crate::settings::{self, Settings};
 use crate::socket::{self, SocketError};
 use crate::store::{Opened, Storage, StorageError};
 use crate::trouble::Troubles;
@@ -180,6 +181,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             storage,
             keeper,
             hello: inheritance.hello,
+            settings: Settings::new(paths.config_file(), config.clone()),
             config,
             troubles,
             socket,
@@ -322,7 +324,11 @@ async fn watch_signals(host: Arc<Host>) {
             _ = term.recv() => drop(host.life.end(Ending::Stop)),
             // The keeper in the foreground is the one to be interrupted; it tells us.
             _ = int.recv() => {}
-            _ = hup.recv() => {}
+            _ = hup.recv() => {
+                // In a task of its own: a SIGTERM must not wait for it.
+                let host = host.clone();
+                tokio::spawn(async move { settings::reload(&host, "SIGHUP").await });
+            }
         }
     }
 }

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::egress::{Egress, Filters, HostKey, Literals, Redaction, Terms};
 use crate::error::EngineError;
 use crate::events::{Event, Events, Fact};
 use crate::id::SessionId;
 use crate::journal::{Glance, Journal, Limits, Spiller, glance};
+use crate::names::{self, Claim, Claimed};
 use crate::process::{ExitStatus, Held, ProcessError, Processes};
 use crate::session::actor::{Actor, Msg, Source};
 use crate::session::boot::{self, Boot};
@@ -33,9 +34,6 @@ const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 /// The end of a session is tried to be recorded for ever; whoever ends or removes it does not wait
 /// for a full disk longer than this.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(2);
-
-/// A name is for people and for file-system-free listings.
-const NAME_MAX: usize = 64;
 
 /// What the engine is given to work with.
 pub struct EngineParts {
@@ -69,8 +67,8 @@ pub struct Known {
 pub struct Engine {
     parts: Arc<EngineParts>,
     sessions: Arc<Mutex<BTreeMap<SessionId, SessionHandle>>>,
-    /// Held while a name is checked and taken, so that two cannot take it.
-    naming: Arc<AsyncMutex<()>>,
+    /// Names of sessions that are about to start, so that two cannot take one.
+    claimed: Claimed,
     /// How many were entered: whoever looks after each change sees every one.
     births: Arc<watch::Sender<u64>>,
 }
@@ -80,7 +78,7 @@ impl Engine {
         Engine {
             parts: Arc::new(parts),
             sessions: Arc::default(),
-            naming: Arc::default(),
+            claimed: Claimed::default(),
             births: Arc::default(),
         }
     }
@@ -105,8 +103,8 @@ impl Engine {
     pub fn check(&self, spec: &SessionSpec) -> Result<(), EngineError> {
         check_spec(spec)?;
         if let Some(name) = &spec.name {
-            check_name(name)?;
-            self.check_free(name, None)?;
+            names::check(name)?;
+            names::check_free(name, None, &self.list())?;
         }
         let running = self.list().iter().filter(|info| info.pid.is_some()).count();
         if running >= self.parts.max_running {
@@ -122,11 +120,15 @@ impl Engine {
         mut spec: SessionSpec,
     ) -> Result<SessionHandle, EngineError> {
         self.check(&spec)?;
-        let record = self.reserve(id, &spec).await?;
+        let claim = self.claimed.claim(id, &spec, &self.list())?;
+        let record = self.reserve(id, &spec, &claim).await?;
         spec.env.insert("GREENROOM_SESSION".into(), id.to_string().into());
         spec.env.insert("GREENROOM_SESSION_KEY".into(), record.key.clone().into());
         match self.launch(record, &spec).await {
-            Ok(handle) => Ok(handle),
+            Ok(handle) => {
+                self.take_name(&claim.name, id);
+                Ok(handle)
+            }
             Err(error) => {
                 self.emit(id, Fact::StartFailed { why: error.to_string() });
                 self.forget(id).await;
@@ -154,7 +156,7 @@ impl Engine {
                 },
                 None => Boot::Ended,
             };
-            if matches!(boot, Boot::Ended) && !is_over(&record.state) {
+            if matches!(boot, Boot::Ended) && !names::is_over(&record.state) {
                 let pid = match record.state {
                     RecordState::Running { pid } => pid,
                     _ => 0,
@@ -174,6 +176,9 @@ impl Engine {
                 tokio::spawn(async move { tx.send(Msg::Exited(status)).await });
             }
         }
+        // An earlier daemon may have died between a start and this.
+        let live = self.list().into_iter().filter(|info| !names::is_over(&info.record.state));
+        live.for_each(|info| self.take_name(&info.record.name, info.record.id));
     }
 
     /// The keeper saw a session's leader end.
@@ -198,46 +203,35 @@ impl Engine {
         self.sessions().values().cloned().collect()
     }
 
-    /// By id, by name, or by a prefix of either that fits only one.
+    /// By id, by name, or by a prefix of a name that fits only one. Live sessions come before ended ones.
     pub fn find(&self, text: &str) -> Result<SessionHandle, EngineError> {
-        if let Ok(id) = text.parse()
-            && let Some(handle) = self.sessions().get(&id)
-        {
-            return Ok(handle.clone());
-        }
-        let named: Vec<(String, SessionHandle)> = self
-            .handles()
-            .into_iter()
-            .map(|handle| (handle.shared.record().name, handle))
-            .collect();
-        if let Some((_, handle)) = named.iter().find(|(name, _)| name == text) {
-            return Ok(handle.clone());
-        }
-        let fitting: Vec<&(String, SessionHandle)> =
-            named.iter().filter(|(name, _)| !text.is_empty() && name.starts_with(text)).collect();
-        match fitting.as_slice() {
-            [(_, handle)] => Ok(handle.clone()),
-            [] => {
-                Err(EngineError::NotFound { name: text.to_owned(), nearest: nearest(text, &named) })
-            }
-            several => Err(EngineError::Ambiguous {
-                name: text.to_owned(),
-                candidates: several.iter().map(|(name, _)| name.clone()).collect(),
-            }),
-        }
+        let id = names::find(text, &self.list())?;
+        self.by_id(id)
     }
 
     pub async fn rename(&self, id: SessionId, name: &str) -> Result<(), EngineError> {
-        check_name(name)?;
+        names::check(name)?;
         let handle = self.by_id(id)?;
         {
-            let _naming = self.naming.lock().await;
-            self.check_free(name, Some(id))?;
+            // Held until it stands in the list, or two could take it.
+            let _claim = self.claimed.claim_name(id, name, &self.list())?;
             handle.shared.renamed(name);
         }
+        self.take_name(name, id);
         handle.shared.save().await?;
         self.emit(id, Fact::Renamed { name: name.to_owned() });
         Ok(())
+    }
+
+    /// Every ended session with this name but `id` gives it up and goes by its id.
+    fn take_name(&self, name: &str, id: SessionId) {
+        for handle in self.handles() {
+            let other = handle.id();
+            if other != id && handle.shared.gave_up(name) {
+                save_soon(&handle);
+                self.emit(other, Fact::Renamed { name: other.to_string() });
+            }
+        }
     }
 
     /// Removes an ended session with its journal.
@@ -298,24 +292,25 @@ impl Engine {
         }
     }
 
-    /// Checks and takes the name, and writes the record before anything runs.
+    /// Writes the record before anything runs.
     async fn reserve(
         &self,
         id: SessionId,
         spec: &SessionSpec,
+        claim: &Claim,
     ) -> Result<SessionRecord, EngineError> {
-        let _naming = self.naming.lock().await;
-        if let Some(name) = &spec.name {
-            self.check_free(name, None)?;
-        }
         let record = SessionRecord {
             id,
-            name: spec.name.clone().unwrap_or_else(|| id.to_string()),
+            name: claim.name.clone(),
+            chosen: spec.name.is_some(),
+            former: None,
             argv: spec.argv.clone(),
             cwd: spec.cwd.clone(),
             size: spec.size,
             labels: spec.labels.clone(),
             task: spec.task.clone(),
+            backend: spec.backend.clone(),
+            effort: spec.effort.clone(),
             created: SystemTime::now(),
             key: random_key(),
             state: RecordState::Starting,
@@ -531,17 +526,6 @@ impl Engine {
         self.parts.spiller.forget_ended(dir);
     }
 
-    fn check_free(&self, name: &str, except: Option<SessionId>) -> Result<(), EngineError> {
-        let taken = self
-            .list()
-            .into_iter()
-            .find(|info| info.record.name == name && Some(info.record.id) != except);
-        match taken {
-            Some(info) => Err(EngineError::NameTaken { name: name.to_owned(), by: info.record.id }),
-            None => Ok(()),
-        }
-    }
-
     fn by_id(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
         self.sessions()
             .get(&id)
@@ -571,10 +555,6 @@ fn save_soon(handle: &SessionHandle) {
     });
 }
 
-fn is_over(state: &RecordState) -> bool {
-    matches!(state, RecordState::Ended { .. } | RecordState::Failed { .. })
-}
-
 fn program_of(record: &SessionRecord) -> String {
     record.argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
 }
@@ -600,34 +580,6 @@ fn check_dir(dir: &Path) -> Result<(), EngineError> {
     }
 }
 
-/// A name must not look like an id, or `s3` would mean two things.
-fn check_name(name: &str) -> Result<(), EngineError> {
-    let bad = |why| Err(EngineError::BadName { name: name.to_owned(), why });
-    if name.is_empty() || name.len() > NAME_MAX {
-        return bad("it must have 1 to 64 characters");
-    }
-    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-/".contains(&b)) {
-        return bad("only letters, digits and . _ - / are allowed");
-    }
-    if !name.as_bytes()[0].is_ascii_alphanumeric() {
-        return bad("it must begin with a letter or digit");
-    }
-    if name.parse::<SessionId>().is_ok() {
-        return bad("names like s3 are kept for ids");
-    }
-    Ok(())
-}
-
-fn nearest(text: &str, named: &[(String, SessionHandle)]) -> Option<String> {
-    let shares = |name: &str| name.chars().zip(text.chars()).take_while(|(a, b)| a == b).count();
-    named
-        .iter()
-        .map(|(name, _)| (shares(name), name))
-        .filter(|(shared, _)| *shared >= 2)
-        .max_by_key(|(shared, _)| *shared)
-        .map(|(_, name)| name.clone())
-}
-
 /// 128 random bits in hex.
 fn random_key() -> String {
     let mut bytes = [0u8; 16];
@@ -645,17 +597,6 @@ fn random_key() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_checked() {
-        for good in ["a", "feat/x", "fix-1.2_b", "9"] {
-            assert!(check_name(good).is_ok(), "{good}");
-        }
-        let long = "a".repeat(65);
-        for bad in ["", "s3", "-a", ".a", "a b", "a\n", "ä", &long] {
-            assert!(check_name(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn keys_differ() {

@@ -16,6 +16,8 @@ pub enum EngineError {
     Ambiguous { name: String, candidates: Vec<String> },
     #[error("the name `{name}` is taken by session {by}")]
     NameTaken { name: String, by: SessionId },
+    #[error("the name `{name}` is being taken by a session that starts just now")]
+    NameClaimed { name: String },
     #[error("`{name}` is not a session name: {why}")]
     BadName { name: String, why: &'static str },
     #[error("cannot start a session: {0}")]

@@ -16,6 +16,7 @@ pub mod events;
 pub mod id;
 pub mod journal;
 pub mod keep;
+mod names;
 pub mod paint;
 pub mod process;
 pub mod session;

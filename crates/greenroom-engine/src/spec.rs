@@ -15,8 +15,10 @@ use greenroom_term::Size;
 
 #[derive(Clone)]
 pub struct SessionSpec {
-    /// Unique among sessions that are kept; `None` lets the id be the name.
+    /// Unique among live sessions; an ended one that has it gives it up.
     pub name: Option<String>,
+    /// What to name it after if nobody chose a name, such as its program; without it its id is its name.
+    pub named_after: Option<String>,
     /// Program and arguments; the first is looked up in the session's PATH.
     pub argv: Vec<OsString>,
     pub cwd: PathBuf,
@@ -25,6 +27,10 @@ pub struct SessionSpec {
     pub size: Size,
     pub labels: BTreeMap<String, String>,
     pub task: Option<String>,
+    /// A word of an adapter, such as `claude`.
+    pub backend: Option<String>,
+    /// How hard the backend shall think.
+    pub effort: Option<String>,
     /// Values that nothing which leaves the session may show: those of its secret variables. Kept sealed.
     pub hidden: Vec<OsString>,
     /// What holds the program in; `None` lets it do whatever its user may.

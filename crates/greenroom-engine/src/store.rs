@@ -14,12 +14,21 @@ use crate::process::{ExitStatus, Wait};
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionRecord {
     pub id: SessionId,
+    /// Its id, if it has none.
     pub name: String,
+    /// Somebody chose the name; otherwise it was made up.
+    pub chosen: bool,
+    /// What it was called before a later session took the name.
+    pub former: Option<String>,
     pub argv: Vec<OsString>,
     pub cwd: PathBuf,
     pub size: Size,
     pub labels: BTreeMap<String, String>,
     pub task: Option<String>,
+    /// A word of an adapter, such as `claude`.
+    pub backend: Option<String>,
+    /// How hard the backend shall think.
+    pub effort: Option<String>,
     /// When its program was started; before that, when it was asked for.
     pub created: SystemTime,
     /// Random word in the child's environment; finds strays of its tree.

@@ -10,6 +10,7 @@ pub mod chain;
 pub mod env;
 pub mod git;
 pub mod host;
+pub mod live;
 pub mod runtime;
 pub mod sandbox;
 pub mod scratchpad;

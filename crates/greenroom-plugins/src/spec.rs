@@ -187,6 +187,8 @@ impl SessionSpec {
         SessionSpec {
             id,
             project_dir: base.cwd.clone(),
+            backend: base.backend.clone(),
+            effort: base.effort.clone(),
             base,
             ask,
             secrets: BTreeMap::new(),
@@ -196,8 +198,6 @@ impl SessionSpec {
             readable: Vec::new(),
             git: None,
             limits: Limits::default(),
-            backend: None,
-            effort: None,
             claimed: BTreeSet::new(),
             notes: Vec::new(),
         }
@@ -249,6 +249,7 @@ impl SessionSpec {
         let hidden = self.redactions().into_iter().map(|secret| secret.0).collect();
         let mut base = self.base;
         base.hidden = hidden;
+        (base.backend, base.effort) = (self.backend, self.effort);
         let program = std::mem::take(&mut base.argv);
         base.argv = self.wrappers.into_iter().flatten().chain(program).collect();
         base.env.extend(self.secrets.into_iter().map(|(name, value)| (name, value.0)));

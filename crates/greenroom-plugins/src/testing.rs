@@ -12,12 +12,15 @@ use crate::spec::{Ask, Living, SessionSpec, Surroundings};
 pub fn spec(id: u64) -> SessionSpec {
     let base = greenroom_engine::SessionSpec {
         name: None,
+        named_after: None,
         argv: vec!["true".into()],
         cwd: std::env::temp_dir(),
         env: BTreeMap::new(),
         size: Size::new(80, 24).unwrap(),
         labels: BTreeMap::new(),
         task: None,
+        backend: None,
+        effort: None,
         hidden: Vec::new(),
         confinement: None,
     };

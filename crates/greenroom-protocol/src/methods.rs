@@ -145,6 +145,10 @@ methods! {
         rest None, mcp None, cli Some("shutdown"),
         r#"{"if_idle": true}"#,
         "ends every session and then the host";
+    "server.reload" Admin Safe (Empty) -> ReloadResult,
+        rest None, mcp None, cli Some("reload"),
+        "{}",
+        "reads the settings again; answers what changed, and what holds only after server.upgrade";
     "server.upgrade" Admin Once (UpgradeParams) -> UpgradeResult,
         rest None, mcp None, cli Some("upgrade"),
         "{}",
@@ -395,6 +399,7 @@ pub const EVENTS: &[EventRow] = &[
     ),
     logged("daemon.stopping", "the host goes down; data: why"),
     logged("daemon.upgraded", "the programs were replaced; data: from, to, keeper"),
+    logged("daemon.reloaded", "the settings were read again; data: changed, restart, by"),
     logged("events.dropped", "events came faster than they could be kept; data: count"),
     logged("session.created", "a session was asked for; data: name, command, cwd, size"),
     logged("session.preparing", "a plugin prepares it; data: plugin"),

@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCandidates;
 use greenroom_protocol::api::session::SessionState;
 
+mod control;
 mod notice;
 mod parse;
 pub mod plugin;
@@ -18,7 +19,8 @@ mod session;
 mod surfaces;
 
 use crate::commands::candidates::run_candidates;
-use crate::commands::completions::session_candidates;
+use crate::commands::completions::{ended_candidates, live_candidates, session_candidates};
+pub use control::{AttachArgs, HelpArgs, KillArgs, NewArgs, ReloadArgs, RmArgs, ShutdownArgs};
 pub use notice::{
     Agent, AlertArgs, ApprovalArgs, ApprovalVerb, DecisionArgs, HookArgs, HooksArgs, HooksVerb,
     Severity,
@@ -43,7 +45,7 @@ pub use surfaces::{McpArgs, WebArgs};
     disable_help_subcommand = true,
     arg_required_else_help = true,
     max_term_width = 80,
-    after_help = "Examples:\n  greenroom demo                      see everything at work, in under a minute\n  greenroom new --name work --attach  a shell that survives; detach with Ctrl-b d\n  greenroom ls                        what is running\n\nA session is named by id (s3), by name, or by an unambiguous prefix.\nExit codes: 0 ok, 1 failed, 2 usage, 3 timeout, 4 needs input, 5 denied,\n  6 not found or already ended, 7 host unavailable, 70 our bug."
+    after_help = "Examples:\n  greenroom demo                      see everything at work, in under a minute\n  greenroom new --name work --attach  a shell that survives; detach with Ctrl-b d\n  greenroom ls                        what is running\n  greenroom help new                  all about one verb\n  greenroom shutdown                  end everything\n\nA session is named by id (s3), by name, or by an unambiguous prefix.\nExit codes: 0 ok, 1 failed, 2 usage, 3 timeout, 4 needs input, 5 denied,\n  6 not found or already ended, 7 host unavailable, 70 our bug."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -67,7 +69,7 @@ pub struct Global {
 pub enum Verb {
     /// Start a session and print its id
     #[command(
-        after_help = "Examples:\n  greenroom new\n  greenroom new --name build --cwd ~/src/app -- make -j8\n  greenroom new --attach --env RUST_LOG=debug --label team=core -- claude\n  greenroom new --worktree feat-auth --sandbox --timeout 90m -- claude\n  greenroom new --worktree feat-x --sandbox --dry-run\n  id=$(greenroom new -- bash -c 'echo hi')"
+        after_help = "Examples:\n  greenroom new\n  greenroom new --name build --cwd ~/src/app -- make -j8\n  greenroom new -A work\n  greenroom new --attach --env RUST_LOG=debug --label team=core -- claude\n  greenroom new --worktree feat-auth --sandbox --timeout 90m -- claude\n  greenroom new --worktree feat-x --sandbox --dry-run\n  id=$(greenroom new -- bash -c 'echo hi')\n\nThe program stands behind --. Without --name the session is called after its\n  worktree or program: bash, make-2. A name is free again once its session has\n  ended; on a terminal the name is printed beside the id."
     )]
     New(NewArgs),
     /// List sessions
@@ -86,12 +88,12 @@ pub enum Verb {
     Rename(RenameArgs),
     /// Remove ended sessions and their recordings
     #[command(
-        after_help = "Examples:\n  greenroom rm s3\n  greenroom rm s3 s4 build\n  greenroom rm --ended"
+        after_help = "Examples:\n  greenroom rm s3\n  greenroom rm s3 s4 build\n  greenroom rm --ended\n  greenroom rm --ended --label team=core\n\nEach is tried; the exit code is the worst of them."
     )]
     Rm(RmArgs),
     /// Use a session's terminal; detach with Ctrl-b d
     #[command(
-        after_help = "Examples:\n  greenroom attach s3\n  greenroom attach build --read-only\n  greenroom attach s3 --prefix ctrl-a\n\nKeys: the prefix, then d or q detaches; the prefix twice sends it to the session."
+        after_help = "Examples:\n  greenroom attach s3\n  greenroom attach\n  greenroom attach build --read-only\n  greenroom attach s3 --prefix ctrl-a\n\nKeys: the prefix, then d or q detaches; the prefix twice sends it to the session."
     )]
     Attach(AttachArgs),
     /// Type text into a session
@@ -106,7 +108,7 @@ pub enum Verb {
     Key(KeyArgs),
     /// Read a session's screen or its output
     #[command(
-        after_help = "Examples:\n  greenroom read s3\n  greenroom read s3 --since 0 --json\n  greenroom read s3 --transcript --max-bytes 4000\n  greenroom read s3 --ansi"
+        after_help = "Examples:\n  greenroom read s3\n  greenroom read s3 --since 0 --json\n  greenroom read s3 --transcript --max-bytes 4000\n  greenroom read s3 --ansi\n  greenroom read s3 --scrollback\n  greenroom read s3 --scrollback 200"
     )]
     Read(ReadArgs),
     /// Wait until something holds in a session
@@ -119,9 +121,9 @@ pub enum Verb {
         after_help = "Examples:\n  greenroom events\n  greenroom events --follow\n  greenroom events --since 120 --session s3\n  greenroom events --follow --kind 'session.*'"
     )]
     Events(EventsArgs),
-    /// End a session: HUP, TERM, then KILL, to all it started
+    /// End sessions: HUP, TERM, then KILL, to all they started
     #[command(
-        after_help = "Examples:\n  greenroom kill s3\n  greenroom kill s3 --signal INT --grace 10s"
+        after_help = "Examples:\n  greenroom kill s3\n  greenroom kill api web s7\n  greenroom kill --all\n  greenroom kill --label team=core\n  greenroom kill s3 --signal INT --grace 10s\n\nSeveral are ended at once; each is tried, and the exit code is the worst of them."
     )]
     Kill(KillArgs),
     /// Write a session's recording as asciicast v3
@@ -233,21 +235,21 @@ pub enum Verb {
     /// Watch a session survive kill -9: no terminal, network or key needed
     #[command(after_help = "Examples:\n  greenroom demo\n  greenroom demo --json")]
     Demo(DemoArgs),
+    /// Read the settings again; sessions and the host go on
+    #[command(
+        after_help = "Examples:\n  greenroom reload\n  greenroom reload --json\n\nSays what changed, and what holds only after an upgrade. A file with mistakes\n  changes nothing: each is told with its line, and the exit code is 1.\nA SIGHUP to the host does the same."
+    )]
+    Reload(ReloadArgs),
     /// End every session and stop the background host
     #[command(
-        hide = true,
-        after_help = "Examples:\n  greenroom shutdown\n  greenroom shutdown --if-idle"
+        after_help = "Examples:\n  greenroom shutdown\n  greenroom shutdown --if-idle\n\nWhere no host runs there is nothing to do: exit code 0."
     )]
     Shutdown(ShutdownArgs),
-}
-
-#[derive(Debug, Args)]
-pub struct NewArgs {
-    #[command(flatten)]
-    pub session: SessionArgs,
-    /// Attach to it at once
-    #[arg(long)]
-    pub attach: bool,
+    /// Print the help of a verb, or this list
+    #[command(
+        after_help = "Examples:\n  greenroom help\n  greenroom help new\n  greenroom help plugin add"
+    )]
+    Help(HelpArgs),
 }
 
 #[derive(Debug, Args)]
@@ -283,32 +285,6 @@ pub struct RenameArgs {
     pub session: SessionArg,
     /// The new name
     pub name: String,
-}
-
-#[derive(Debug, Args)]
-pub struct RmArgs {
-    /// Ids, names or unambiguous prefixes
-    #[arg(value_name = "SESSION", required_unless_present = "ended", add = ArgValueCandidates::new(session_candidates))]
-    pub sessions: Vec<String>,
-    /// All sessions that have ended
-    #[arg(long, conflicts_with = "sessions")]
-    pub ended: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct AttachArgs {
-    #[command(flatten)]
-    pub session: SessionArg,
-    /// Watch only: nothing you type reaches the session
-    #[arg(long)]
-    pub read_only: bool,
-    /// The key that starts a command, such as ctrl-a, or none [default: attach.prefix of
-    /// config.toml, else ctrl-b]
-    #[arg(long, value_name = "KEY")]
-    pub prefix: Option<crate::attach::keys::Prefix>,
-    /// Detach everybody else
-    #[arg(long)]
-    pub exclusive: bool,
 }
 
 #[derive(Debug, Args)]
@@ -359,6 +335,16 @@ pub struct ReadArgs {
     /// For how long to wait for filters that are behind: 30s if left out
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub timeout: Option<Duration>,
+    /// The last N lines above the screen, too; without N all that are kept
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        default_missing_value = "10000",
+        value_parser = clap::value_parser!(u64).range(1..=10_000),
+        conflicts_with_all = ["transcript", "since", "ansi", "max_bytes"]
+    )]
+    pub scrollback: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -400,18 +386,6 @@ pub struct EventsArgs {
     /// Only of this kind, such as session.exited or session.* (repeatable)
     #[arg(long, value_name = "KIND")]
     pub kind: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub struct KillArgs {
-    #[command(flatten)]
-    pub session: SessionArg,
-    /// The first signal [default: HUP, then TERM]
-    #[arg(long, value_name = "NAME")]
-    pub signal: Option<String>,
-    /// Time before KILL
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub grace: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -585,16 +559,6 @@ pub struct DemoArgs {
     /// Keep the demo's directory and say where it is
     #[arg(long)]
     pub keep: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct ShutdownArgs {
-    /// Only if no session runs
-    #[arg(long)]
-    pub if_idle: bool,
-    /// Time sessions get between TERM and KILL
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub grace: Option<Duration>,
 }
 
 #[cfg(test)]

@@ -140,6 +140,16 @@ impl Host {
         }
     }
 
+    /// The host if one runs; never started.
+    pub async fn if_running() -> Result<Option<Host>, Failure> {
+        let address = Address::from_env()?;
+        match Client::connect_now(&address.socket).await {
+            Ok(client) => Ok(Some(Host { client })),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(called("reach the host", error)),
+        }
+    }
+
     /// Connects to a host at this socket; never starts one.
     pub async fn at(socket: &Path) -> Result<Host, Failure> {
         let client =
@@ -179,6 +189,15 @@ pub fn called(attempt: &str, error: ClientError) -> Failure {
                 path.display(),
                 plain(&source)
             );
+            // Inside a session that may not: its fence refuses the socket.
+            let inside = std::env::var_os("GREENROOM_SESSION").is_some();
+            let hint = match source.kind() {
+                std::io::ErrorKind::PermissionDenied if inside => Some(
+                    "a session in a sandbox cannot reach the host; ask from a terminal outside of it"
+                        .to_owned(),
+                ),
+                _ => hint,
+            };
             Failure { hint, ..Failure::new(kind, message) }
         }
         error => {
@@ -272,11 +291,20 @@ async fn start_in_background(paths: &Paths) -> Result<Started, Failure> {
         Said::Held { pid, .. } => Ok(Started::Raced(pid)),
         Said::Failed(why) => {
             let (err, log) = (paths.daemon_err(), paths.keeper_log());
+            let why = reason(&why);
             Err(Failure::unavailable(format!("cannot start the host: {why}")).hint(format!(
                 "look into {} and {}",
                 err.display(),
                 log.display()
             )))
         }
+    }
+}
+
+/// What the daemon said when it ended says more than that it ended.
+fn reason(text: &str) -> &str {
+    match text.trim_end().split_once('\n') {
+        Some((_, said)) if !said.trim().is_empty() => said.trim(),
+        _ => text.trim_end(),
     }
 }

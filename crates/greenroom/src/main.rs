@@ -22,6 +22,7 @@ mod stop;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser as _};
 use greenroom_protocol::fault::exit;
 
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         .complete();
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error, &args),
+        Err(error) => return usage(with_tip(error, &args), &args),
     };
     let context = Context::new(&cli.global);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -59,8 +60,28 @@ fn main() -> ExitCode {
     }
 }
 
+/// A program that stands where options do: `new vim` means `new -- vim`.
+fn with_tip(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+    let verb = args.iter().skip(1).find(|arg| !arg.to_string_lossy().starts_with('-'));
+    if !verb.is_some_and(|verb| verb == "new" || verb == "serve") {
+        return error;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
+    let place = args.iter().skip(2).position(|arg| arg == word.as_str());
+    if let Some(place) = place.filter(|_| !word.starts_with('-')) {
+        let (before, after) = args.split_at(place + 2);
+        let said = |words: &[OsString]| -> Vec<String> {
+            words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+        };
+        let line = [said(&before[1..]), vec!["--".to_owned()], said(after)].concat().join(" ");
+        let tip = format!("a program stands behind --: greenroom {line}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
 /// clap's own answer: help and version on stdout, mistakes on stderr with exit code 2.
-fn usage(error: &clap::Error, args: &[OsString]) -> ExitCode {
+fn usage(error: clap::Error, args: &[OsString]) -> ExitCode {
     let before_command = args.iter().take_while(|arg| *arg != "--");
     let json = before_command.into_iter().any(|arg| arg == "--json");
     if !error.use_stderr() || !json {

@@ -2,9 +2,10 @@
 //!
 //! In: values, tables, lines. Out: text for people, or with `--json` one document or JSON lines.
 //! Colours mean something (state, failure) and never stand alone: a glyph and a word carry the same.
-//! Absent on purpose: progress bars, logs.
+//! Where the locale knows no UTF-8 the glyphs are ASCII. Absent on purpose: progress bars, logs.
 
-use std::fmt::Write as _;
+mod table;
+
 use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
@@ -13,19 +14,34 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use crate::error::Failure;
 use crate::safe;
 pub use crate::safe::one_line;
+pub use table::Cell;
 
-/// Columns when nobody says otherwise.
+/// Columns of a terminal that does not say how many it has.
 const DEFAULT_COLUMNS: usize = 80;
-/// A column that may shrink keeps at least this much, or its content says nothing.
-const SHRINK_TO: usize = 8;
+
+/// Our signs, and what stands for them where the locale knows no UTF-8. Of equal width.
+const SIGNS: [(char, char); 8] = [
+    ('▶', '>'),
+    ('●', '*'),
+    ('◐', '~'),
+    ('○', '-'),
+    ('✗', 'x'),
+    ('✓', '+'),
+    ('◌', '.'),
+    ('·', '?'),
+];
 
 /// Where a verb speaks.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     /// `--json`.
     pub json: bool,
+    /// A person reads stdout.
+    pub terminal: bool,
     color: bool,
-    columns: usize,
+    ascii: bool,
+    /// Of the window; without one nothing is cut.
+    columns: Option<usize>,
 }
 
 /// What a piece of text means; colours follow.
@@ -62,44 +78,38 @@ impl Tone {
     }
 }
 
-/// One cell of a table.
-#[derive(Clone, Debug, Default)]
-pub struct Cell {
-    text: String,
-    tone: Tone,
-}
-
-impl Cell {
-    /// A cell with a meaning.
-    pub fn toned(tone: Tone, text: impl Into<String>) -> Cell {
-        Cell { text: one_line(&text.into()), tone }
-    }
-}
-
-impl<T: Into<String>> From<T> for Cell {
-    fn from(text: T) -> Cell {
-        Cell::toned(Tone::Plain, text)
-    }
-}
-
 impl Output {
     /// For this process: `--json`, the environment and the terminal decide.
     pub fn detect(json: bool) -> Output {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let forced =
             set("CLICOLOR_FORCE") && std::env::var_os("CLICOLOR_FORCE").is_some_and(|v| v != "0");
-        let tty = io::stdout().is_terminal()
-            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        let color = !json && !set("NO_COLOR") && (forced || tty);
-        Output { json, color, columns: columns() }
+        let terminal = io::stdout().is_terminal();
+        let paints = terminal && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let color = !json && !set("NO_COLOR") && (forced || paints);
+        let columns = terminal.then(columns);
+        Output { json, terminal, color, ascii: !is_utf8(locale().as_deref()), columns }
     }
 
     /// `text` in the colour of its tone, if colours are on.
     pub fn paint(&self, tone: Tone, text: &str) -> String {
+        let text = &self.signs(text);
         if !self.color || tone == Tone::Plain || text.is_empty() {
-            return text.to_owned();
+            return text.clone();
         }
         safe::painted(tone.sgr(), text)
+    }
+
+    /// `text` with signs that the locale knows.
+    fn signs(&self, text: &str) -> String {
+        let sign =
+            |c: char| SIGNS.iter().find(|(ours, _)| *ours == c).map_or(c, |(_, ascii)| *ascii);
+        if self.ascii { text.chars().map(sign).collect() } else { text.to_owned() }
+    }
+
+    /// What stands where something was left out.
+    fn ellipsis(&self) -> &'static str {
+        if self.ascii { "..." } else { "…" }
     }
 
     /// The answer of a verb: `value` with `--json`, else `text`.
@@ -152,48 +162,17 @@ impl Output {
         }
     }
 
+    /// A remark on stderr for a person who looks at this terminal: what to do next.
+    pub fn hint(&self, text: &str) {
+        if !self.json && self.terminal && io::stderr().is_terminal() {
+            tell(&format!("hint: {text}"));
+        }
+    }
+
     /// `text` cut to the window.
     pub fn fitted(&self, text: &str) -> String {
-        elide(text, self.columns.saturating_sub(1))
-    }
-
-    /// A table that fits the window: columns named in `shrink` give way, the last of them first.
-    pub fn table(&self, head: &[&str], rows: &[Vec<Cell>], shrink: &[&str]) -> String {
-        let mut widths: Vec<usize> = (0..head.len())
-            .map(|column| {
-                let cells = rows.iter().filter_map(|row| row.get(column));
-                cells.map(|cell| cell.text.width()).chain([head[column].width()]).max().unwrap_or(0)
-            })
-            .collect();
-        let gaps = 2 * head.len().saturating_sub(1);
-        for name in shrink.iter().rev() {
-            let total: usize = widths.iter().sum::<usize>() + gaps;
-            let over = total.saturating_sub(self.columns);
-            if let Some(column) = head.iter().position(|other| other == name) {
-                let least = SHRINK_TO.max(head[column].width()).min(widths[column]);
-                widths[column] = widths[column].saturating_sub(over).max(least);
-            }
-        }
-        let heads: Vec<Cell> = head.iter().map(|name| Cell::toned(Tone::Head, *name)).collect();
-        let mut text = String::new();
-        for row in std::iter::once(&heads).chain(rows) {
-            self.row(&mut text, row, &widths);
-        }
-        text
-    }
-
-    fn row(&self, text: &mut String, row: &[Cell], widths: &[usize]) {
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let shown = elide(&cell.text, *width);
-            let last = column + 1 == row.len();
-            let pad = if last { 0 } else { width - shown.width() + 2 };
-            let painted = self.paint(cell.tone, &shown);
-            write!(text, "{painted}{:pad$}", "").expect("writing to a string");
-        }
-        while text.ends_with(' ') {
-            text.pop();
-        }
-        text.push('\n');
+        let columns = self.columns.unwrap_or(DEFAULT_COLUMNS);
+        elide(text, columns.saturating_sub(1), self.ellipsis())
     }
 }
 
@@ -226,8 +205,25 @@ fn columns() -> usize {
     named.or_else(asked).filter(|columns| *columns >= 20).unwrap_or(DEFAULT_COLUMNS)
 }
 
-/// `text` in at most `width` columns, with an ellipsis where something is left out.
-fn elide(text: &str, width: usize) -> String {
+/// What the environment says about characters.
+pub fn locale() -> Option<String> {
+    let variables = ["LC_ALL", "LC_CTYPE", "LANG"];
+    variables.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
+/// Whether programs write UTF-8 there; without a word they do not.
+pub fn is_utf8(locale: Option<&str>) -> bool {
+    locale.is_some_and(|name| name.to_ascii_lowercase().replace('-', "").contains("utf8"))
+}
+
+/// `1 session`, `2 sessions`.
+pub fn count(number: u64, noun: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{end}")
+}
+
+/// `text` in at most `width` columns, with an ellipsis where its end is left out.
+fn elide(text: &str, width: usize, ellipsis: &str) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -235,13 +231,25 @@ fn elide(text: &str, width: usize) -> String {
     let mut used = 0;
     for c in text.chars() {
         used += c.width().unwrap_or(0);
-        if used + 1 > width {
+        if used + ellipsis.width() > width {
             break;
         }
         kept.push(c);
     }
-    kept.push('…');
-    kept
+    kept + ellipsis
+}
+
+/// The same from the other side: the end of a path says more than its beginning.
+fn elide_start(text: &str, width: usize, ellipsis: &str) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let back: String = text.chars().rev().collect();
+    let kept = elide(&back, width.saturating_sub(ellipsis.width()), "");
+    kept.chars().rev().fold(ellipsis.to_owned(), |mut text, c| {
+        text.push(c);
+        text
+    })
 }
 
 /// A span of time in one or two units: `4 s`, `3 m`, `2 h 5 m`, `3 d`.
@@ -275,27 +283,38 @@ pub fn bytes(count: u64) -> String {
 mod tests {
     use super::*;
 
-    fn plain(columns: usize) -> Output {
-        Output { json: false, color: false, columns }
-    }
-
-    #[test]
-    fn tables_fit_and_say_what_they_left_out() {
-        let rows = vec![vec![Cell::from("s1"), Cell::from("x".repeat(100)), Cell::from("running")]];
-        let text = plain(40).table(&["ID", "CWD", "STATE"], &rows, &["CWD"]);
-        assert!(text.lines().all(|line| line.width() <= 40), "{text}");
-        assert!(text.contains('…') && text.contains("running"), "{text}");
+    pub fn plain(columns: impl Into<Option<usize>>) -> Output {
+        let columns = columns.into();
+        Output { json: false, terminal: columns.is_some(), color: false, ascii: false, columns }
     }
 
     #[test]
     fn wide_characters_are_counted_by_cell() {
-        assert_eq!(elide("日本語", 4), "日…");
-        assert_eq!(elide("abc", 3), "abc");
+        assert_eq!(elide("日本語", 4, "…"), "日…");
+        assert_eq!(elide("abc", 3, "…"), "abc");
+        assert_eq!(elide("abcdef", 5, "..."), "ab...");
+        assert_eq!(elide_start("/home/a/trees/feat-1", 10, "…"), "…es/feat-1");
+        assert_eq!(elide_start("/a/日本語", 6, "…"), "…本語");
     }
 
     #[test]
-    fn a_session_cannot_paint_the_list() {
-        assert_eq!(Cell::from("a\x1b[31mb\n").text, "a [31mb ");
+    fn signs_are_ascii_where_the_locale_is() {
+        let ascii = Output { ascii: true, ..plain(80) };
+        assert_eq!(ascii.paint(Tone::Good, "▶ running"), "> running");
+        for (ours, other) in SIGNS {
+            assert_eq!((ours.width(), other.is_ascii()), (Some(1), true), "{ours}");
+        }
+        assert!(is_utf8(Some("de_DE.UTF-8")) && is_utf8(Some("C.utf8")));
+        assert!(!is_utf8(Some("C")) && !is_utf8(Some("de_DE@euro")) && !is_utf8(None));
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(count(1, "session"), "1 session");
+        assert_eq!(
+            (count(0, "plugin"), count(2, "plugin")),
+            ("0 plugins".into(), "2 plugins".into())
+        );
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::time::{Duration, SystemTime};
 use greenroom_engine::{EngineError, SessionHandle, SessionId, SessionState};
 use greenroom_plugins::chain::{ChainError, Chains, Open, Registry, Watch};
 use greenroom_plugins::env::Env;
-use greenroom_plugins::sandbox::{self, Plan, Sandbox};
+use greenroom_plugins::sandbox::{self, Plan, Sandbox, SandboxConfig};
 use greenroom_plugins::scratchpad::Scratchpad;
 use greenroom_plugins::spec::{
     Ask, EndedHow, Refusal, SessionEnd, SessionPlugin, SessionSpec, Surroundings,
@@ -63,9 +63,7 @@ pub fn load(
         living: open.clone(),
     };
     let worktrees = Worktrees::new(config.worktree.clone(), &surroundings);
-    let mut fence = config.sandbox.clone();
-    // It may lie outside of the runtime directory, which is hidden anyway.
-    fence.hide.push(socket.display().to_string());
+    let fence = fence(config, socket);
     let sandbox = Arc::new(Sandbox::new(fence, &surroundings, sandbox::by_trial()));
     let plugins: [Arc<dyn SessionPlugin>; 6] = [
         Arc::new(Worktree(worktrees.clone())),
@@ -84,6 +82,21 @@ pub fn load(
 pub struct BuiltIn {
     pub worktrees: Worktrees,
     pub sandbox: Arc<Sandbox>,
+}
+
+impl BuiltIn {
+    /// Other settings, for whatever begins from now on.
+    pub fn reconfigure(&self, config: &Config, socket: &Path) {
+        self.worktrees.reconfigure(config.worktree.clone());
+        self.sandbox.reconfigure(fence(config, socket));
+    }
+}
+
+fn fence(config: &Config, socket: &Path) -> SandboxConfig {
+    let mut fence = config.sandbox.clone();
+    // It may lie outside of the runtime directory, which is hidden anyway.
+    fence.hide.push(socket.display().to_string());
+    fence
 }
 
 /// Starts a session through its chain. Whoever asked may go away: then the session is not started, or ended again.

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use greenroom_plugins::sandbox::HostPattern;
 use greenroom_plugins::worktree::Share;
 
-use super::Config;
 use super::plugins::{enforcement, milliseconds, place, policies};
 use super::value::{Given, bytes, count, duration, flag, level, pairs, size, text, texts, word};
+use super::{Config, Prefix};
 
 pub struct Key {
     pub section: &'static str,
@@ -17,6 +17,8 @@ pub struct Key {
     pub default: Option<&'static str>,
     pub about: &'static str,
     pub set: fn(&mut Config, &Given) -> Result<(), String>,
+    /// Whether both have the same value.
+    pub same: fn(&Config, &Config) -> bool,
 }
 
 macro_rules! keys {
@@ -30,6 +32,7 @@ macro_rules! keys {
                 config.$section.$name = $read(given)?;
                 Ok(())
             },
+            same: |one, other| one.$section.$name == other.$section.$name,
         },)*];
     };
 }
@@ -75,6 +78,11 @@ fn prefix(given: &Given) -> Result<String, String> {
         true => Ok(prefix),
         false => Err(format!("must be a branch prefix such as \"greenroom/\", not \"{prefix}\"")),
     }
+}
+
+fn attach_key(given: &Given) -> Result<Prefix, String> {
+    let text = word(given)?;
+    text.parse().map_err(|why| format!("\"{text}\" is no such key: {why}"))
 }
 
 fn seconds(given: &Given) -> Result<u64, String> {
@@ -153,7 +161,7 @@ keys! {
         "directories every confined session may write";
     sandbox.without_landlock = Some("false"), flag,
         "accept level full where Landlock is missing (before Linux 6.2)";
-    attach.prefix = Some("ctrl-b"), word,
+    attach.prefix = Some("ctrl-b"), attach_key,
         "the key that begins a command while attached";
     http.listen = None, listen,
         "where REST, MCP and WebSocket listen from the start, such as 127.0.0.1:7878; without it only once asked for";

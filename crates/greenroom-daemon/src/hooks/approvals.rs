@@ -203,7 +203,7 @@ async fn person(
     number: u64,
     answer: oneshot::Receiver<Decision>,
 ) -> Result<(), No> {
-    let patience = host.config.plugins.approval_timeout;
+    let patience = host.settings.now().plugins.approval_timeout;
     match tokio::time::timeout(patience, answer).await {
         Ok(Ok(decision)) => {
             told(host, question, name, decision.allow, &decision.by);

@@ -172,12 +172,15 @@ mod tests {
     fn spec() -> SessionSpec {
         let base = greenroom_engine::SessionSpec {
             name: None,
+            named_after: None,
             argv: vec!["sh".into()],
             cwd: "/old".into(),
             env: [("GONE".into(), "x".into())].into(),
             size: greenroom_engine::term::Size::new(80, 24).unwrap(),
             labels: [("kept".to_owned(), "sk-raw".to_owned())].into(),
             task: Some("with sk-secret".to_owned()),
+            backend: None,
+            effort: None,
             hidden: Vec::new(),
             confinement: None,
         };

@@ -29,8 +29,8 @@ pub fn watch(host: &Arc<Host>, handle: SessionHandle) {
 }
 
 async fn run(host: &Arc<Host>, handle: &SessionHandle) {
-    let after = host.config.plugins.idle;
     loop {
+        let after = host.settings.now().plugins.idle;
         let info = handle.info();
         let last = info.last_output.unwrap_or(info.record.created);
         let idle = SystemTime::now().duration_since(last).unwrap_or(Duration::ZERO);

@@ -77,7 +77,7 @@ pub async fn export(call: Call, params: ExportParams) -> Result<ExportResult, Fa
     let late = handle.caught_up(Sink::Recording, wanted, deadline).await > 0;
     let recording = handle.recording().await.map_err(fault::engine)?;
     let info = handle.info();
-    let term = call.host.config.sessions.term.clone();
+    let term = call.host.settings.now().sessions.term.clone();
     let mut page = blocking(move || {
         let from = cursor.unwrap_or(Cursor { until: until.0, ..Cursor::default() });
         match params.format {

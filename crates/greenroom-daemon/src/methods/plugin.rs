@@ -16,6 +16,7 @@ use greenroom_protocol::manifest::{self, CAPABILITIES, HookName};
 use greenroom_protocol::{Fault, FaultKind, Timestamp, tree};
 use serde_json::{Map, Value, json};
 
+use crate::host::Host;
 use crate::plugins::Plugins;
 use crate::rpc::peer::Via;
 use crate::rpc::router::Call;
@@ -54,11 +55,25 @@ pub async fn get(call: Call, params: PluginParams) -> Result<PluginGetResult, Fa
 
 pub async fn reload(call: Call, params: PluginReloadParams) -> Result<PluginReloadResult, Fault> {
     let plugins = enabled(&call)?;
-    let only = params.name.clone();
+    reload_by(plugins, params.name, by(&call)).await
+}
+
+/// All of them, when the settings are read again; `None` while plugins are off.
+pub async fn look_again(host: &Host, by: &str) -> Option<Result<PluginReloadResult, Fault>> {
+    let plugins = host.plugins.get()?;
+    Some(reload_by(plugins, None, by.to_owned()).await)
+}
+
+async fn reload_by(
+    plugins: &Plugins,
+    name: Option<String>,
+    by: String,
+) -> Result<PluginReloadResult, Fault> {
+    let only = name.clone();
     let accepted = blocking(&plugins.store, move |store| store.accept(only.as_deref())).await?;
-    let done = plugins.host.reload(params.name.as_deref()).await.map_err(host_fault)?;
+    let done = plugins.host.reload(name.as_deref()).await.map_err(host_fault)?;
     if !accepted.is_empty() {
-        plugins.host.audit(json!({"what": "accepted", "plugins": &accepted, "by": by(&call)}));
+        plugins.host.audit(json!({"what": "accepted", "plugins": &accepted, "by": by}));
     }
     let mut changed = done.changed;
     changed.extend(accepted.into_iter().filter(|name| !done.added.contains(name)));

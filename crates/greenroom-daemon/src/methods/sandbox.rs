@@ -1,6 +1,9 @@
 //! `sandbox.*`: what would be enforced here, proven by trial.
 
-use greenroom_plugins::sandbox::{Capability, Network};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use greenroom_plugins::sandbox::{Capability, Network, Place, Plan};
 use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::fence::{LayerEntry, SandboxDoctorResult, SandboxExplainResult};
 use greenroom_protocol::api::session::CreateParams;
@@ -37,6 +40,19 @@ pub async fn doctor(call: Call, _: Empty) -> Result<SandboxDoctorResult, Fault> 
     })
 }
 
+/// What stays as it is although it lies in something writable: what the policy names, and what the plan adds.
+fn protected(fenced: &Plan) -> Vec<String> {
+    let policy = &fenced.policy;
+    let inside = |path: &Path| policy.writable.iter().any(|dir| path.starts_with(dir));
+    let mounts =
+        fenced.steps.mounts.iter().filter(|mount| {
+            matches!(mount.what, Place::ReadOnly | Place::Pinned) && inside(&mount.at)
+        });
+    let named = policy.protected.iter().map(|it| it.path.as_path());
+    let paths: BTreeSet<&Path> = named.chain(mounts.map(|mount| mount.at.as_path())).collect();
+    paths.into_iter().map(|path| path.display().to_string()).collect()
+}
+
 pub async fn explain(call: Call, mut params: CreateParams) -> Result<SandboxExplainResult, Fault> {
     // Asked without --sandbox: as if it were with it.
     params.sandbox.get_or_insert_default();
@@ -51,7 +67,7 @@ pub async fn explain(call: Call, mut params: CreateParams) -> Result<SandboxExpl
         level: policy.level.name().to_owned(),
         cwd: policy.cwd.display().to_string(),
         writable: shown(&policy.writable),
-        protected: policy.protected.iter().map(|it| it.path.display().to_string()).collect(),
+        protected: protected(&fenced),
         hidden: shown(&policy.hidden),
         hosts: match &policy.network {
             Network::None => Vec::new(),

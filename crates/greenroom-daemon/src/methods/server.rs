@@ -9,8 +9,8 @@ use greenroom_keeper as keeper;
 use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::server::{
     CapabilitiesResult, HelloParams, HelloResult, KeeperStats, LastExit, ProcessStats,
-    SchemaParams, SessionCounts, ShutdownParams, ShutdownResult, StatsResult, UpgradeParams,
-    UpgradeResult, WebParams, WebResult,
+    ReloadResult, SchemaParams, SessionCounts, ShutdownParams, ShutdownResult, StatsResult,
+    UpgradeParams, UpgradeResult, WebParams, WebResult,
 };
 use greenroom_protocol::methods::{self, METHODS, NOTIFICATIONS};
 use greenroom_protocol::{Fault, FaultKind, PROTOCOL_VERSIONS, Timestamp};
@@ -24,6 +24,7 @@ use crate::lifecycle::Ending;
 use crate::rpc::fault;
 use crate::rpc::peer::Via;
 use crate::rpc::router::Call;
+use crate::settings;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -182,16 +183,25 @@ pub async fn shutdown(call: Call, params: ShutdownParams) -> Result<ShutdownResu
     let host = call.host;
     let running = host.engine.list().iter().filter(|info| info.pid.is_some()).count() as u64;
     if params.if_idle && running > 0 {
-        let message = format!("cannot shut down: {running} sessions are running");
+        let message = match running {
+            1 => "cannot shut down: 1 session is running".to_owned(),
+            _ => format!("cannot shut down: {running} sessions are running"),
+        };
         return Err(Fault::new(FaultKind::Conflict, message).hint("greenroom ls lists them"));
     }
-    let grace = params.grace_ms.map_or(host.config.sessions.kill_grace, Duration::from_millis);
+    let grace =
+        params.grace_ms.map_or(host.settings.now().sessions.kill_grace, Duration::from_millis);
     let ending = Ending::Shutdown { grace: grace.min(GRACE_MAX) };
     tokio::spawn(async move {
         tokio::time::sleep(ANSWER_FIRST).await;
         host.life.end(ending);
     });
     Ok(ShutdownResult { stopping: true, sessions: running })
+}
+
+pub async fn reload(call: Call, _: Empty) -> Result<ReloadResult, Fault> {
+    let by = call.peer.client().unwrap_or_else(|| "a client".to_owned());
+    settings::reload(&call.host, &by).await
 }
 
 pub async fn upgrade(call: Call, params: UpgradeParams) -> Result<UpgradeResult, Fault> {

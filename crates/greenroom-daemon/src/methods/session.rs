@@ -4,7 +4,7 @@ mod environment;
 
 pub use environment::check_variables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use greenroom_engine::session::{Ladder, SessionInfo};
@@ -35,6 +35,9 @@ const LABEL_BYTES: usize = 1024;
 
 /// A task's description.
 const TASK_BYTES: usize = 64 * 1024;
+
+/// Words such as `claude` and `thorough`.
+const WORD_BYTES: usize = 256;
 
 /// A mark's label.
 const MARK_BYTES: usize = 1024;
@@ -104,13 +107,13 @@ pub fn spec(host: &Host, params: CreateParams) -> Result<SessionSpec, Fault> {
     let env = environment::of(host, &params);
     let size = match (params.size, params.rows, params.cols) {
         (None, None, None) => {
-            let (cols, rows) = host.config.sessions.default_size;
+            let (cols, rows) = host.settings.now().sessions.default_size;
             greenroom_engine::term::Size::new(cols, rows).ok_or_else(|| fault::invalid("size"))?
         }
         _ => convert::size_in(params.size())?,
     };
     let argv = match params.argv() {
-        Some(argv) => argv.into_iter().map(Into::into).collect(),
+        Some(argv) => argv.into_iter().map(std::ffi::OsString::from).collect(),
         None => vec![environment::shell(host, &params, &env)],
     };
     let cwd = match &params.cwd {
@@ -120,14 +123,23 @@ pub fn spec(host: &Host, params: CreateParams) -> Result<SessionSpec, Fault> {
             None => env.get(std::ffi::OsStr::new("HOME")).map_or_else(|| "/".into(), PathBuf::from),
         },
     };
+    let named_after = match &params.worktree {
+        Some(worktree) => Some(worktree.slug.clone()),
+        None => argv.first().and_then(|program| {
+            Some(Path::new(program).file_name()?.to_string_lossy().into_owned())
+        }),
+    };
     Ok(SessionSpec {
         name: params.name,
+        named_after,
         argv,
         cwd,
         env,
         size,
         labels: params.labels,
         task: params.task,
+        backend: params.backend,
+        effort: params.effort,
         hidden: Vec::new(),
         confinement: None,
     })
@@ -142,6 +154,11 @@ fn check_labels(params: &CreateParams) -> Result<(), Fault> {
     }
     if params.task.as_ref().is_some_and(|task| task.len() > TASK_BYTES) {
         return Err(fault::invalid(format!("a task longer than {TASK_BYTES} bytes")));
+    }
+    for (what, word) in [("backend", &params.backend), ("effort", &params.effort)] {
+        if word.as_ref().is_some_and(|word| word.is_empty() || word.len() > WORD_BYTES) {
+            return Err(fault::invalid(format!("{what} has 1 to {WORD_BYTES} bytes")));
+        }
     }
     Ok(())
 }
@@ -210,7 +227,7 @@ pub async fn resize(call: Call, params: ResizeParams) -> Result<ResizeResult, Fa
 
 /// How a session is ended when its caller says so.
 pub fn ladder(host: &Host, signal: Option<i32>, grace_ms: Option<u64>) -> Ladder {
-    let grace = grace_ms.map_or(host.config.sessions.kill_grace, Duration::from_millis);
+    let grace = grace_ms.map_or(host.settings.now().sessions.kill_grace, Duration::from_millis);
     Ladder { signal, grace: grace.min(GRACE_MAX), ..Ladder::default() }
 }
 

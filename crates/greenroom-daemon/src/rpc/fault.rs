@@ -30,8 +30,14 @@ pub fn engine(error: EngineError) -> Fault {
         EngineError::Ambiguous { candidates, .. } => {
             Fault::new(FaultKind::Ambiguous, message).with("candidates", candidates)
         }
-        EngineError::NameTaken { by, .. } => Fault::new(FaultKind::Conflict, message)
-            .hint(format!("choose another name, or rename it with greenroom rename {by} NAME")),
+        EngineError::NameTaken { name, by } => {
+            Fault::new(FaultKind::Conflict, message).hint(format!(
+                "attach to it with greenroom new -A {name}, or end it with greenroom kill {by}"
+            ))
+        }
+        EngineError::NameClaimed { .. } => {
+            Fault::new(FaultKind::Conflict, message).hint("choose another name, or try again")
+        }
         EngineError::BadName { .. } | EngineError::BadSpec(_) => {
             Fault::new(FaultKind::InvalidParams, message)
         }
@@ -64,11 +70,14 @@ fn process(error: &ProcessError) -> Fault {
     match error {
         ProcessError::Spawn { step, source, program } => {
             let fault = Fault::new(FaultKind::SpawnFailed, message).with("step", *step);
-            match (*step, source.kind()) {
-                ("exec", io::ErrorKind::NotFound) => {
+            // In a sandbox the fence's own steps may miss something, too: only its last one is the program's.
+            let program_is_missing = source.kind() == io::ErrorKind::NotFound
+                && (*step == "exec" || source.to_string().starts_with("exec: "));
+            match program_is_missing {
+                true => {
                     fault.hint(format!("is {program} installed and in the PATH of the session?"))
                 }
-                _ => fault,
+                false => fault,
             }
         }
         ProcessError::Signal { .. } => Fault::new(FaultKind::Conflict, message),

@@ -123,6 +123,7 @@ pub fn call(call: Call, method: &str, params: Option<&RawValue>) -> Result<Later
         "server.unsubscribe" => serve(call, params, events::unsubscribe),
         "server.stats" => serve(call, params, server::stats),
         "server.shutdown" => serve(call, params, server::shutdown),
+        "server.reload" => serve(call, params, server::reload),
         "server.upgrade" => serve(call, params, server::upgrade),
         "server.schema" => serve(call, params, server::schema),
         "server.web" => serve(call, params, server::web),

@@ -20,8 +20,10 @@ pub(super) fn save(connection: &Connection, record: &SessionRecord) -> rusqlite:
     connection
         .prepare_cached(
             "INSERT OR REPLACE INTO sessions (id, name, argv, cwd, cols, rows, labels, task, \
-             created_ms, key, state, pid, ended_ms, exit_code, exit_signal, why) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+             created_ms, key, state, pid, ended_ms, exit_code, exit_signal, why, chosen, former, \
+             backend, effort) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, \
+             ?18, ?19, ?20)",
         )?
         .execute(params![
             record.id.0 as i64,
@@ -40,6 +42,10 @@ pub(super) fn save(connection: &Connection, record: &SessionRecord) -> rusqlite:
             state.exit_code,
             state.exit_signal,
             state.why,
+            record.chosen,
+            record.former,
+            record.backend,
+            record.effort,
         ])?;
     // An id is used once it is saved; the counter outlives the row.
     connection
@@ -103,11 +109,15 @@ fn read(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
     Ok(SessionRecord {
         id: SessionId(row.get::<_, i64>("id")? as u64),
         name: row.get("name")?,
+        chosen: row.get("chosen")?,
+        former: row.get("former")?,
         argv: split_args(&argv),
         cwd: PathBuf::from(OsString::from_vec(cwd)),
         size: Size::new(row.get("cols")?, row.get("rows")?).unwrap_or_else(default_size),
         labels,
         task: row.get("task")?,
+        backend: row.get("backend")?,
+        effort: row.get("effort")?,
         created: from_ms(row.get("created_ms")?),
         key: row.get("key")?,
         state: state_of(row)?,
@@ -238,9 +248,9 @@ mod tests {
         ) {
             let connection = super::super::schema::in_memory();
             let record = SessionRecord {
-                id: SessionId(id), name, argv, cwd: "/a".into(),
+                id: SessionId(id), name, chosen: id % 2 == 0, former: task.clone(), argv, cwd: "/a".into(),
                 size: Size::new(cols, 5).unwrap(),
-                labels: [("k".to_owned(), label)].into(), task,
+                labels: [("k".to_owned(), label)].into(), backend: task.clone(), effort: None, task,
                 created: from_ms(1234), key: "k".into(), state,
             };
             save(&connection, &record).unwrap();

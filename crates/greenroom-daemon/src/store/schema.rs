@@ -15,7 +15,8 @@ use rusqlite::Connection;
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Step N leads from version N to version N + 1. Never change one that was released.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE sessions (
         id INTEGER PRIMARY KEY,
         name TEXT NOT NULL,
@@ -42,7 +43,15 @@ const MIGRATIONS: &[&str] = &["
         session INTEGER,
         data TEXT
     );
-"];
+",
+    // Names of before were chosen, but for those that are ids.
+    "
+    ALTER TABLE sessions ADD COLUMN chosen INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE sessions ADD COLUMN former TEXT;
+    ALTER TABLE sessions ADD COLUMN backend TEXT;
+    ALTER TABLE sessions ADD COLUMN effort TEXT;
+",
+];
 
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {

@@ -15,6 +15,7 @@ use crate::engine::EngineParts;
 use crate::events::{Event, Fact};
 use crate::id::{ClientId, Seq, SessionId};
 use crate::journal::{Glance, RecordingState};
+use crate::names;
 use crate::process::{ExitStatus, Member, Wait};
 use crate::session::actor::{Msg, Source};
 use crate::session::input::Input;
@@ -191,7 +192,22 @@ impl Shared {
     }
 
     pub fn renamed(&self, name: &str) {
-        name.clone_into(&mut self.live().record.name);
+        let mut live = self.live();
+        name.clone_into(&mut live.record.name);
+        live.record.chosen = true;
+        live.record.former = None;
+    }
+
+    /// Goes by its id from now on, if it has ended and has this name.
+    pub fn gave_up(&self, name: &str) -> bool {
+        let mut live = self.live();
+        let gives = live.record.name == name && names::is_over(&live.record.state);
+        if gives {
+            let id = self.id.to_string();
+            live.record.former = Some(std::mem::replace(&mut live.record.name, id));
+            live.record.chosen = false;
+        }
+        gives
     }
 
     /// Saves the record as it is now. The store takes it up under the lock, so

@@ -124,12 +124,15 @@ impl Stage {
 pub fn spec(script: &str) -> SessionSpec {
     SessionSpec {
         name: None,
+        named_after: None,
         argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
         cwd: "/".into(),
         env: [("PATH".into(), "/usr/bin:/bin".into()), ("TERM".into(), "xterm".into())].into(),
         size: Size::new(80, 24).unwrap(),
         labels: Default::default(),
         task: None,
+        backend: None,
+        effort: None,
         hidden: Vec::new(),
         confinement: None,
     }

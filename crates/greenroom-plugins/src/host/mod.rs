@@ -147,7 +147,14 @@ impl PluginHost {
                     .and_then(|decision| starts::checked(entry.hook, &start, decision));
                 (reply.answer, reply.stderr, decided)
             }
-            Err(failure) => (Map::new(), String::new(), Err(failure)),
+            Err(failure) => {
+                let said = match &failure {
+                    crate::runtime::CallFailure::Died { stderr, .. }
+                    | crate::runtime::CallFailure::NoAnswer { stderr } => stderr.clone(),
+                    _ => String::new(),
+                };
+                (Map::new(), said, Err(failure))
+            }
         };
         plugin.book.stderr(&stderr);
         let stderr = book::clean(&stderr);

@@ -19,9 +19,9 @@ use std::sync::{Arc, OnceLock};
 use greenroom_engine::spec::Confinement;
 use greenroom_protocol::told::PIPE_VARIABLE;
 use greenroom_sandbox::plan::Payload;
-pub use greenroom_sandbox::plan::Plan;
 pub use greenroom_sandbox::plan::Refused;
 pub use greenroom_sandbox::plan::{Explanation, explain};
+pub use greenroom_sandbox::plan::{Place, Plan};
 pub use greenroom_sandbox::policy::{HostPattern, Network, Policy, normalise};
 use greenroom_sandbox::policy::{Level, Private};
 pub use greenroom_sandbox::probe::Probe;
@@ -31,6 +31,7 @@ pub use self::agents::logins::Login;
 use self::agents::private::Tree;
 use self::policy::Made;
 
+use crate::live::Live;
 use crate::spec::{
     Cleanup, CleanupError, PluginState, Refusal, SessionEnd, SessionPlugin, SessionSpec,
     Surroundings, Wait, order,
@@ -52,7 +53,7 @@ pub struct SandboxConfig {
 pub type Prober = Arc<dyn Fn() -> io::Result<Probe> + Send + Sync>;
 
 pub struct Sandbox {
-    config: SandboxConfig,
+    config: Live<SandboxConfig>,
     around: Surroundings,
     prober: Prober,
     probe: OnceLock<Probe>,
@@ -115,7 +116,17 @@ pub struct Fenced {
 
 impl Sandbox {
     pub fn new(config: SandboxConfig, around: &Surroundings, prober: Prober) -> Sandbox {
-        Sandbox { config, around: around.clone(), prober, probe: OnceLock::new() }
+        Sandbox {
+            config: Live::new(config),
+            around: around.clone(),
+            prober,
+            probe: OnceLock::new(),
+        }
+    }
+
+    /// Other settings, for sessions from now on.
+    pub fn reconfigure(&self, config: SandboxConfig) {
+        self.config.set(config);
     }
 
     /// What this machine can enforce, found by trial the first time. Blocks.
@@ -132,7 +143,7 @@ impl Sandbox {
         let probe = self.probe()?;
         let level = |level| {
             let mut policy = Policy::new(level, "/srv/session", "/srv/tmp");
-            policy.without_landlock = self.config.without_landlock;
+            policy.without_landlock = self.config.now().without_landlock;
             greenroom_sandbox::plan::compile(&policy, probe)
         };
         let (full, reduced) = (level(Level::Full), level(Level::Reduced));
@@ -162,7 +173,7 @@ impl Sandbox {
             Refusal::new(format!("cannot try what this machine can enforce: {error}"))
         })?;
         let Made { policy, notes, trees } =
-            policy::of(spec, &self.config, &self.around, self.tmp_dir(spec))?;
+            policy::of(spec, &self.config.now(), &self.around, self.tmp_dir(spec))?;
         let mut policy = policy;
         let pipe = policy::as_made(&self.pipe(spec))?;
         policy.private.push(Private { at: pipe.clone(), from: pipe, views: Vec::new() });

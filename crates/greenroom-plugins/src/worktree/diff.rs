@@ -48,7 +48,7 @@ impl Worktrees {
             })?,
             None => base_of(&repo, record, &head)?,
         };
-        let about = examine(record, &self.config.disposable)?;
+        let about = examine(record, &self.config.now().disposable)?;
         let scratch = tempfile::tempdir().map_err(WorktreeError::io("make", &record.path))?;
         let index = scratch.path().join("index");
         let own = admin_dir.join("index");

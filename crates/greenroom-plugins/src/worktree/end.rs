@@ -71,8 +71,9 @@ impl Worktrees {
         let mut env: BTreeMap<_, _> = kept.collect();
         env.insert("GREENROOM_WORKTREE".into(), record.path.clone().into());
         env.insert("GREENROOM_BRANCH".into(), record.branch.clone().into());
-        let timeout = self.config.command_timeout();
-        let commands = &self.config.teardown;
+        let timeout = self.config.now().command_timeout();
+        let config = self.config.now();
+        let commands = &config.teardown;
         let ran = commands::run_all("teardown", commands, &record.path, &env, timeout);
         ran.err().map(|error| error.to_string())
     }
@@ -90,7 +91,7 @@ impl Worktrees {
             self.forget(file, &record)?;
             return Ok(Outcome::Nothing);
         }
-        match check(&record, &self.config.disposable) {
+        match check(&record, &self.config.now().disposable) {
             Verdict::Clean(removal) if why.is_empty() => {
                 match self.remove(lock, file, &mut record, &removal) {
                     Err(WorktreeError::Moving { path }) => {

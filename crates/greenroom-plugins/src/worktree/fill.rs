@@ -27,7 +27,7 @@ impl Worktrees {
         self.steps.at("before staging")?;
         bring::discard(&target.staging)?;
         let source = source_repo(&target.place)?.ignoring(user_excludes().as_deref());
-        let mut share = self.config.share.clone();
+        let mut share = self.config.now().share.clone();
         if request.confined {
             // Whoever writes to a hard link writes to the file outside, in every sandbox there is.
             share.retain(|dir, mode| {
@@ -74,12 +74,12 @@ impl Worktrees {
         made: &Made,
     ) -> Result<(), WorktreeError> {
         let mut done = Ok(());
-        if !self.config.setup.is_empty() {
+        if !self.config.now().setup.is_empty() {
             self.steps.at("before setup")?;
             let mut env = request.env.clone();
             env.extend(made.env());
-            let timeout = self.config.command_timeout();
-            done = commands::run_all("setup", &self.config.setup, &made.cwd, &env, timeout);
+            let timeout = self.config.now().command_timeout();
+            done = commands::run_all("setup", &self.config.now().setup, &made.cwd, &env, timeout);
             self.steps.at("after setup")?;
             self.own_strangers(&mut record)?;
         }
@@ -96,7 +96,7 @@ impl Worktrees {
         let admin_dir = record.admin_dir.as_deref().expect("recorded with the pointers");
         let repo = Repo::open_tree(&record.common_dir, admin_dir, &record.path)?;
         let mut files = Vec::new();
-        for Stranger { path, is_link } in strangers(&repo, record, &self.config.disposable)? {
+        for Stranger { path, is_link } in strangers(&repo, record, &self.config.now().disposable)? {
             let Ok(name) = std::str::from_utf8(&path) else { continue };
             record.ours.retain(|ours| ours.path() != name);
             let full = record.path.join(os(&path));

@@ -144,7 +144,7 @@ impl Worktrees {
     }
 
     fn foresee_end(&self, record: &Record) -> Outcome {
-        match check(record, &self.config.disposable) {
+        match check(record, &self.config.now().disposable) {
             Verdict::Clean(_) => Outcome::Nothing,
             Verdict::Keep(why) => {
                 Outcome::Kept { path: record.path.clone(), branch: record.branch.clone(), why }

@@ -60,7 +60,7 @@ pub struct Made {
 impl Worktrees {
     /// Finds the repository and says where the worktree would be. Nothing is made.
     pub fn target(&self, cwd: &Path, slug: &str) -> Result<Target, WorktreeError> {
-        check_prefix(&self.config.prefix)?;
+        check_prefix(&self.config.now().prefix)?;
         let slug = Slug::parse(slug)?;
         let place = Place::find(cwd)?;
         let root = real(&self.root);
@@ -73,7 +73,7 @@ impl Worktrees {
         let below = place.top.as_ref().and_then(|top| cwd.strip_prefix(top).ok());
         let dir = root.join(repo_key(&place.common_dir, place.top.as_deref()));
         Ok(Target {
-            branch: format!("{}{}", self.config.prefix, slug.as_str()),
+            branch: format!("{}{}", self.config.now().prefix, slug.as_str()),
             path: dir.join(slug.flat()),
             record: dir.join(".records").join(format!("{}.json", slug.flat())),
             staging: dir.join(".staging").join(slug.flat()),
@@ -120,7 +120,7 @@ impl Worktrees {
             }
             None => self.create(&locked, target, request)?,
         };
-        if self.config.ports {
+        if self.config.now().ports {
             self.steps.at("before ports")?;
             let wish = fnv(record.path.as_os_str().as_encoded_bytes());
             made.port = Some(self.with_ports(|ports| ports.lease(request.session, wish))?);

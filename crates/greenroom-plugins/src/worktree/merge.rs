@@ -177,7 +177,7 @@ impl Worktrees {
 
     /// What the worktree holds that no commit has, for the user to know.
     fn left_out(&self, record: &Record) -> Vec<String> {
-        let Ok(found) = examine(record, &self.config.disposable) else { return Vec::new() };
+        let Ok(found) = examine(record, &self.config.now().disposable) else { return Vec::new() };
         let paths = [found.modified, found.untracked].concat();
         match paths.is_empty() {
             true => Vec::new(),

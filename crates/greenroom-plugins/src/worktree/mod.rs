@@ -51,6 +51,7 @@ pub use ports::COUNT as PORTS;
 pub use remove::{KEPT, Removed};
 pub use slug::Slug;
 
+use crate::live::Live;
 use crate::spec::{Living, Surroundings};
 use ports::Ports;
 
@@ -120,7 +121,7 @@ impl WorktreeConfig {
 pub struct Worktrees {
     root: PathBuf,
     ports: PathBuf,
-    config: WorktreeConfig,
+    config: Live<WorktreeConfig>,
     living: Arc<dyn Living>,
     steps: Steps,
 }
@@ -130,10 +131,15 @@ impl Worktrees {
         Worktrees {
             root: around.state_dir("worktrees"),
             ports: around.state_dir("ports"),
-            config,
+            config: Live::new(config),
             living: around.living.clone(),
             steps: Steps::default(),
         }
+    }
+
+    /// Other settings, from now on; clones have them too.
+    pub fn reconfigure(&self, config: WorktreeConfig) {
+        self.config.set(config);
     }
 
     /// For tests: asked before each step that leaves something on disk; `true` stops as if the host had died there.

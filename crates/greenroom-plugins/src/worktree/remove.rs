@@ -53,7 +53,7 @@ impl Worktrees {
             let cleaned = self.clean_one(&found.file, record, false);
             return Ok(Removed { cleaned, kept_as: None });
         }
-        let about = examine(&record, &self.config.disposable)?;
+        let about = examine(&record, &self.config.now().disposable)?;
         if about.reasons.iter().any(|reason| !reason.can_be_held) {
             let stuck = about.reasons.into_iter().filter(|reason| !reason.can_be_held);
             let why = stuck.map(|reason| reason.text).collect();
@@ -89,7 +89,7 @@ impl Worktrees {
             Err(WorktreeError::Moving { path }) => {
                 let text = "appeared or changed while it was being removed";
                 let mut why = vec![format!("{} {text}", path.display())];
-                if let Verdict::Keep(more) = check(&record, &self.config.disposable) {
+                if let Verdict::Keep(more) = check(&record, &self.config.now().disposable) {
                     why.extend(more);
                 }
                 self.keep(locked, file, record, why)

@@ -374,6 +374,28 @@ pub struct UpgradeResult {
     pub keeper: bool,
 }
 
+/// Result of `server.reload`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReloadResult {
+    /// Always true.
+    pub reloaded: bool,
+    /// The file that was read.
+    pub file: String,
+    /// Settings that changed and hold from now on.
+    pub changed: Vec<String>,
+    /// Settings that changed and hold once the daemon was replaced (`server.upgrade`).
+    pub restart: Vec<String>,
+    /// Settings that changed and hold once the host was stopped and started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next_start: Vec<String>,
+    /// Plugins that came, changed or went.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<String>,
+    /// Plugins that could not be taken up, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins_failed: Vec<String>,
+}
+
 /// Params of `server.schema`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SchemaParams {

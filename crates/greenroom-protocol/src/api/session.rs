@@ -61,7 +61,8 @@ pub struct CreateParams {
     /// `"120x40"` or `{rows, cols}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
-    /// A name to call it by; must be free.
+    /// A name to call it by; no other live session may have it. Without it one is made from the worktree's slug or
+    /// the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Free for the caller.
@@ -70,6 +71,12 @@ pub struct CreateParams {
     /// What the session is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+    /// Which agent does it, such as `claude`; told to plugins before the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    /// How hard it shall think; told to plugins before the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
     /// How much of the transcript `session.transcript` answers without `max_bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transcript_max_chars: Option<u64>,
@@ -311,6 +318,9 @@ pub struct SessionInfo {
     /// A name to call it by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// What it was called before a later session took that name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former_name: Option<String>,
     /// Where it is in its life.
     pub state: SessionState,
     /// Of the program.
@@ -345,6 +355,12 @@ pub struct SessionInfo {
     /// What the session is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+    /// Which agent does it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    /// How hard it shall think.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
     /// Free for the caller.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,

@@ -232,7 +232,7 @@ impl InputFilter {
         let press = parse_press(bytes);
         if !self.armed {
             match press {
-                Some(press) if self.prefix.is(press) && !press.release => self.armed = true,
+                Some(press) if press.is(self.prefix) && !press.release => self.armed = true,
                 _ => acts.input(bytes),
             }
             return;
@@ -240,7 +240,7 @@ impl InputFilter {
         match press {
             // Letting go of the prefix is not the next key.
             Some(press) if press.release || press.modifier => {}
-            Some(press) if self.prefix.is(press) => {
+            Some(press) if press.is(self.prefix) => {
                 self.armed = false;
                 acts.input(bytes);
             }

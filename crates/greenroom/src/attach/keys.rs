@@ -5,57 +5,7 @@
 //! no longer sends 0x02 for Ctrl-b, so the byte alone is not enough to find the prefix.
 //! Absent on purpose: every other key; those are forwarded as they are.
 
-use std::fmt;
-use std::str::FromStr;
-
-/// The key that starts a command while attached; `None` turns commands off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix(Option<char>);
-
-impl Prefix {
-    /// The byte a terminal without a keyboard protocol sends for it.
-    pub fn byte(self) -> Option<u8> {
-        self.0.map(|key| if key == ' ' { 0 } else { (key as u8).to_ascii_uppercase() & 0x1f })
-    }
-
-    /// Is it this key with Ctrl?
-    pub fn is(self, press: Press) -> bool {
-        press.ctrl && !press.alt && self.0 == Some(press.key.to_ascii_lowercase())
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Prefix, String> {
-        let lower = text.to_ascii_lowercase();
-        if lower == "none" {
-            return Ok(Prefix(None));
-        }
-        let names = ["ctrl-", "ctrl+", "ctrl_", "c-", "^"];
-        let key =
-            names.iter().find_map(|name| lower.strip_prefix(name)).filter(|key| !key.is_empty());
-        let key = key.map(|key| if key == "space" { " " } else { key });
-        let mut chars = key.unwrap_or_default().chars();
-        // Ctrl-[ is Escape itself, and the sequences we look for begin with it.
-        match (chars.next(), chars.next()) {
-            (Some(key @ ('a'..='z' | '@' | '\\' | ']' | '^' | '_' | ' ')), None) => {
-                Ok(Prefix(Some(key)))
-            }
-            _ => Err("a key with ctrl is wanted, such as ctrl-b, or none".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            None => f.write_str("none"),
-            Some(' ') => f.write_str("Ctrl-space"),
-            Some(key) => write!(f, "Ctrl-{key}"),
-        }
-    }
-}
+pub use greenroom_daemon::config::Prefix;
 
 /// A key as the kitty protocol or modifyOtherKeys tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +17,13 @@ pub struct Press {
     pub release: bool,
     /// Shift, Ctrl and such alone.
     pub modifier: bool,
+}
+
+impl Press {
+    /// Is it the prefix?
+    pub fn is(self, prefix: Prefix) -> bool {
+        self.ctrl && !self.alt && prefix.key() == Some(self.key.to_ascii_lowercase())
+    }
 }
 
 /// Codes of the modifier keys in the kitty protocol.
@@ -135,7 +92,7 @@ mod tests {
     #[test]
     fn the_prefix_in_each_protocol() {
         let prefix: Prefix = "ctrl-b".parse().unwrap();
-        let is = |text: &str| parse_press(text.as_bytes()).is_some_and(|press| prefix.is(press));
+        let is = |text: &str| parse_press(text.as_bytes()).is_some_and(|press| press.is(prefix));
         assert!(is("\x1b[98;5u"));
         assert!(is("\x1b[98;5:1u"));
         assert!(is("\x1b[98;69u"), "with caps lock");

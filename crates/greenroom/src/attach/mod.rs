@@ -71,7 +71,7 @@ pub enum End {
 /// Attaches and stays until something ends it.
 pub async fn run(client: &Client, wish: &Wish) -> Result<Ended, Failure> {
     let attempt = format!("attach to {}", wish.session);
-    if !io::IsTerminal::is_terminal(&io::stdin()) || !io::IsTerminal::is_terminal(&io::stdout()) {
+    if !terminal::is_here() {
         let message = format!("cannot {attempt}: stdin and stdout are not both a terminal");
         return Err(Failure::failed(message)
             .hint(format!("read its screen with greenroom read {}", wish.session)));
@@ -117,7 +117,7 @@ pub async fn run(client: &Client, wish: &Wish) -> Result<Ended, Failure> {
 }
 
 /// Do we run within the session, on the host, that we are to attach to? It would feed on itself.
-fn is_ourselves(client: &Client, session: &str) -> bool {
+pub fn is_ourselves(client: &Client, session: &str) -> bool {
     let is = |name: &str, value: &std::ffi::OsStr| {
         std::env::var_os(name).is_some_and(|own| own == value)
     };

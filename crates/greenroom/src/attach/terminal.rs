@@ -71,10 +71,15 @@ pub struct RawMode {
     _private: (),
 }
 
+/// Whether there is a terminal on both sides.
+pub fn is_here() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
 impl RawMode {
     /// Fails without a terminal on both sides.
     pub fn enter() -> Result<RawMode, Failure> {
-        if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        if !is_here() {
             return Err(Failure::failed("cannot attach: stdin and stdout are not both a terminal"));
         }
         let refuse = |step: &str, error: io::Error| {

@@ -26,7 +26,7 @@ pub enum PluginVerb {
     Info(PluginName),
     /// Copy a plugin into the store and ask whether it may run
     #[command(
-        after_help = "Examples:\n  greenroom plugin add ./guard\n  greenroom plugin add guard-1.4.tar.gz\n  greenroom plugin add https://example.com/guard.git#v1.4\n\nWithout a terminal nobody is asked: exit code 3, and greenroom plugin grant\n  NAME agrees."
+        after_help = "Examples:\n  greenroom plugin add ./guard\n  greenroom plugin add guard-1.4.tar.gz\n  greenroom plugin add https://example.com/guard.git#v1.4\n\nWithout a terminal nobody is asked: exit code 4, and greenroom plugin grant\n  NAME agrees. Exit code 5: you said no."
     )]
     Add(PluginAddArgs),
     /// Run a plugin where it lies, whatever lies there (for whoever writes it)

@@ -16,7 +16,7 @@ use crate::commands::candidates::worktree_candidates;
 /// How a session is to be started.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub struct SessionArgs {
-    /// A name to call it by
+    /// A name to call it by [default: from the worktree or the program]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Columns and rows [default: this terminal's, else 80x24]
@@ -34,6 +34,15 @@ pub struct SessionArgs {
     /// Attach a label, to find it by
     #[arg(long, value_name = "K=V", value_parser = parse_pair)]
     pub label: Vec<(String, String)>,
+    /// What it is for; told to plugins before the start
+    #[arg(long, value_name = "TEXT")]
+    pub task: Option<String>,
+    /// Which agent does it, such as claude; told to plugins before the start
+    #[arg(long, value_name = "WORD")]
+    pub backend: Option<String>,
+    /// How hard it shall think; told to plugins before the start
+    #[arg(long, value_name = "WORD")]
+    pub effort: Option<String>,
     /// Work in a git worktree and branch of its own
     #[arg(long, value_name = "SLUG", help_heading = PLUGINS)]
     pub worktree: Option<String>,

@@ -3,28 +3,55 @@
 use std::time::SystemTime;
 
 use greenroom_daemon::config::Config;
-use greenroom_protocol::api::session::{InfoParams, SessionInfo};
+use greenroom_protocol::api::OneOrMany;
+use greenroom_protocol::api::session::{InfoParams, ListParams, ListResult, SessionInfo};
 use greenroom_protocol::{FaultKind, Timestamp};
 use serde_json::json;
 
-use super::{Context, left};
+use super::{Context, left, ls};
 use crate::attach::keys::Prefix;
-use crate::attach::{End, Ended, Wish};
+use crate::attach::{End, Ended, Wish, is_ourselves, terminal};
 use crate::cli::AttachArgs;
 use crate::error::{Failure, Outcome};
 use crate::host::{Host, paths};
-use crate::output::{span, tell};
+use crate::output::{count, span, tell};
 
 pub async fn run(args: AttachArgs, context: &Context) -> Outcome {
     let prefix = prefix(args.prefix)?;
     let host = context.host().await?;
-    let wish = Wish {
-        session: args.session.session,
-        read_only: args.read_only,
-        exclusive: args.exclusive,
-        prefix,
+    let session = match args.session {
+        Some(session) => session,
+        None => the_one(&host, context).await?,
     };
+    let wish = Wish { session, read_only: args.read_only, exclusive: args.exclusive, prefix };
     attach(&host, &wish, context).await
+}
+
+/// The only session that runs, besides the one this terminal is in. Of several the user chooses.
+async fn the_one(host: &Host, context: &Context) -> Result<String, Failure> {
+    if !terminal::is_here() {
+        return Err(Failure::failed("cannot attach: stdin and stdout are not both a terminal")
+            .hint("greenroom ls lists sessions, greenroom read shows one"));
+    }
+    let params = ListParams {
+        detail: true,
+        state: Some(OneOrMany::One("running".to_owned())),
+        ..ListParams::default()
+    };
+    let list: ListResult = host.call("session.list", &params, "list sessions").await?;
+    let mut sessions = list.sessions;
+    sessions.retain(|listed| !is_ourselves(&host.client, listed.id()));
+    match sessions.as_slice() {
+        [] => Err(Failure::new(FaultKind::UnknownSession, "cannot attach: no session runs")
+            .hint("start one with greenroom new --attach")),
+        [only] => Ok(only.id().to_owned()),
+        several => {
+            context.out.note(ls::table(several, &context.out).trim_end());
+            let count = count(several.len() as u64, "session");
+            Err(Failure::usage(format!("cannot tell which session is meant: {count} run"))
+                .hint(format!("say which: greenroom attach {}", several[0].id())))
+        }
+    }
 }
 
 /// Attaches, and says afterwards how it ended.
@@ -78,12 +105,10 @@ pub fn prefix(chosen: Option<Prefix>) -> Result<Prefix, Failure> {
         return Ok(prefix);
     }
     let file = paths()?.config_file();
-    let config = Config::load(&file).map_err(|error| Failure::failed(error.to_string()))?;
-    config
-        .attach
-        .prefix
-        .parse()
-        .map_err(|why| Failure::failed(format!("{}: attach.prefix: {why}", file.display())))
+    let config = Config::load(&file).map_err(|error| {
+        Failure::failed(error.to_string()).hint(format!("edit {}", file.display()))
+    })?;
+    Ok(config.attach.prefix)
 }
 
 /// When and how it ended is what the user needs to know.

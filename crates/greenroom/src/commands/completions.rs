@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap_complete::CompletionCandidate;
 use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 use greenroom_client::{Client, Options};
-use greenroom_protocol::api::session::{ListParams, Listed};
+use greenroom_protocol::api::session::{ListParams, Listed, SessionState};
 use serde_json::json;
 
 use super::Context;
@@ -37,27 +37,49 @@ pub fn run(args: &CompletionsArgs, context: &Context) -> Outcome {
     Ok(0)
 }
 
-/// Ids and names of the sessions, with what they run. Nothing at all if the host is not there.
+/// Ids and names of the sessions, live ones first, with what they run. Nothing at all if the host is not there.
 pub fn session_candidates() -> Vec<CompletionCandidate> {
+    candidates(&[SessionState::Running, SessionState::Starting], true)
+}
+
+/// Those that run.
+pub fn live_candidates() -> Vec<CompletionCandidate> {
+    candidates(&[SessionState::Running, SessionState::Starting], false)
+}
+
+/// Those that have ended.
+pub fn ended_candidates() -> Vec<CompletionCandidate> {
+    candidates(&[SessionState::Exited, SessionState::Failed, SessionState::Lost], false)
+}
+
+/// Those in one of the states `first`, then the `others`.
+fn candidates(first: &'static [SessionState], others: bool) -> Vec<CompletionCandidate> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return Vec::new() };
-    let asked = runtime.block_on(async { tokio::time::timeout(PATIENCE, ask()).await });
+    let asked =
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, ask(first, others)).await });
     asked.ok().flatten().unwrap_or_default()
 }
 
-async fn ask() -> Option<Vec<CompletionCandidate>> {
+async fn ask(first: &[SessionState], others: bool) -> Option<Vec<CompletionCandidate>> {
     let socket = Address::from_env().ok()?.socket;
     let options = Options { reconnect: false, patience: Duration::ZERO };
     let client = Client::connect_with(&socket, options).await.ok()?;
     let params = ListParams { detail: true, ..ListParams::default() };
     let list = client.session_list(&params).await.ok()?;
+    let infos = list.sessions.into_iter().filter_map(|listed| match listed {
+        Listed::Info(info) => Some(info),
+        Listed::Id(_) => None,
+    });
+    let (wanted, rest): (Vec<_>, Vec<_>) = infos.partition(|info| first.contains(&info.state));
+    let rest = if others { rest } else { Vec::new() };
     let mut candidates = Vec::new();
-    for listed in list.sessions {
-        let Listed::Info(info) = listed else { continue };
+    for (place, info) in wanted.into_iter().chain(rest).enumerate() {
         let about = format!("{} {}", info.state, info.command.join(" "));
         let about: String = about.chars().filter(|c| !c.is_control()).take(60).collect();
         for name in std::iter::once(&info.id).chain(&info.name) {
-            candidates.push(CompletionCandidate::new(name).help(Some(about.clone().into())));
+            let candidate = CompletionCandidate::new(name).help(Some(about.clone().into()));
+            candidates.push(candidate.display_order(Some(place)));
         }
     }
     Some(candidates)

@@ -25,7 +25,7 @@ use super::Context;
 use crate::cli::DoctorArgs;
 use crate::error::{Failure, Outcome, plain};
 use crate::host::{Address, Host};
-use crate::output::{Tone, bytes, one_line, span};
+use crate::output::{self, Tone, bytes, count, one_line, span};
 
 /// Free disk space below which sessions will stop being recorded soon.
 const DISK_FAIL: u64 = 64 * 1024 * 1024;
@@ -107,7 +107,7 @@ async fn host() -> Vec<Check> {
     match stats().await {
         Err(check) => vec![check],
         Ok(stats) => {
-            let checks = [Some(running(&stats)), clean_ups(&stats)];
+            let checks = [Some(running(&stats)), socket(), clean_ups(&stats)];
             checks.into_iter().flatten().chain(troubles(&stats)).collect()
         }
     }
@@ -123,7 +123,9 @@ async fn stats() -> Result<StatsResult, Check> {
     };
     let (socket, held) = (&address.socket, address.holder().is_some());
     if !held && !socket.exists() {
-        return Err(Check::ok(name, "not running; it starts on first use"));
+        let detail =
+            format!("not running; it starts on first use and listens on {}", socket.display());
+        return Err(Check::ok(name, detail));
     }
     let host = match held {
         true => Host::reach(false).await.map_err(failed)?,
@@ -135,6 +137,12 @@ async fn stats() -> Result<StatsResult, Check> {
     host.call("server.stats", &Empty {}, "ask the host").await.map_err(failed)
 }
 
+/// Where clients that are not this program find the host.
+fn socket() -> Option<Check> {
+    let socket = Address::from_env().ok()?.socket;
+    Some(Check::ok("socket", socket.display().to_string()))
+}
+
 /// Only if something of a session could not be cleaned up.
 fn clean_ups(stats: &StatsResult) -> Option<Check> {
     let first = stats.cleanups.first()?;
@@ -143,8 +151,11 @@ fn clean_ups(stats: &StatsResult) -> Option<Check> {
         count => format!("; and {} more", count - 1),
     };
     let detail = format!(
-        "{} of {} failed {} times: {}{more}",
-        first.plugin, first.session, first.tries, first.why
+        "{} of {} failed {}: {}{more}",
+        first.plugin,
+        first.session,
+        count(first.tries.into(), "time"),
+        first.why
     );
     let wait = Timestamp::from_system(std::time::SystemTime::now());
     let wait = span(first.next_at.0.saturating_sub(wait.0));
@@ -165,11 +176,11 @@ fn running(stats: &StatsResult) -> Check {
     let name = "host";
     let ours = env!("CARGO_PKG_VERSION");
     let detail = format!(
-        "version {}, pid {}, up {}, {} sessions running",
+        "version {}, pid {}, up {}, {} running",
         stats.version,
         stats.daemon_pid,
         span(stats.keeper.uptime_ms),
-        stats.sessions.running
+        count(stats.sessions.running, "session")
     );
     if stats.version != ours {
         return Check::warn(name, format!("{detail}; this program is {ours}"), "greenroom upgrade");
@@ -326,7 +337,8 @@ fn files() -> Check {
     let name = "open files";
     let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     let room = limit.saturating_sub(FDS_OTHER) / FDS_PER_SESSION;
-    let detail = format!("limit {limit}: room for about {} sessions", room.min(100_000));
+    let room_for = count(room.min(100_000), "session");
+    let detail = format!("limit {limit}: room for about {room_for}");
     if room < SESSIONS_WANTED {
         return Check::warn(
             name,
@@ -349,14 +361,8 @@ fn terminal() -> Check {
 }
 
 fn locale() -> Check {
-    let variables = ["LC_ALL", "LC_CTYPE", "LANG"];
-    let set = variables
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-    match set {
-        Some(value) if value.to_ascii_lowercase().replace('-', "").contains("utf8") => {
-            Check::ok("locale", value)
-        }
+    match output::locale() {
+        Some(value) if output::is_utf8(Some(&value)) => Check::ok("locale", value),
         other => {
             let value = other.unwrap_or_else(|| "not set".to_owned());
             Check::warn(

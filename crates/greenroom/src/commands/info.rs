@@ -27,10 +27,12 @@ fn describe(info: &SessionInfo, out: &Output) -> String {
     let mut rows = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            rows.push(vec![Cell::from(name), Cell::from(value)]);
+            rows.push(vec![Cell::from(name), Cell::whole(value)]);
         }
     };
     add("name", info.name.clone());
+    let later = |name: &String| format!("{name} (a later session has that name now)");
+    add("was called", info.former_name.as_ref().map(later));
     add("command", Some(info.command.join(" ")));
     add("cwd", Some(at_home(&info.cwd)));
     add("branch", info.branch.clone());
@@ -42,6 +44,8 @@ fn describe(info: &SessionInfo, out: &Output) -> String {
     add("size", Some(info.size.to_string()));
     add("title", info.title.clone());
     add("task", info.task.clone());
+    add("backend", info.backend.clone());
+    add("effort", info.effort.clone());
     add("created", Some(ago(&info.created_at)));
     add("ended", info.ended_at.as_ref().map(ago));
     add("exit", info.exit.as_ref().map(ToString::to_string));
@@ -83,5 +87,5 @@ fn describe(info: &SessionInfo, out: &Output) -> String {
     }
     add("explain", info.explain.as_ref().map(ToString::to_string));
     rows.insert(0, vec![Cell::from("state"), state(info)]);
-    out.table(&[info.id.as_str(), ""], &rows, &[""])
+    out.table(&[info.id.as_str(), ""], &rows, &[])
 }

@@ -5,15 +5,18 @@ use greenroom_protocol::api::session::{InfoParams, Left, SessionInfo};
 use super::Context;
 use crate::host::Host;
 
-/// Waits until the plugins of an ended session have cleaned up, and tells what is left, beside the answer.
-pub async fn tell(host: &Host, session: &str, context: &Context) -> Vec<String> {
+/// Waits until the plugins of an ended session have cleaned up, and answers what is left.
+pub async fn of(host: &Host, session: &str) -> Vec<String> {
     let params = InfoParams { settled: true, ..InfoParams::of(session) };
     let info: Result<SessionInfo, _> = host.call("session.info", &params, "describe it").await;
-    let lines = info.map(|info| lines(&info)).unwrap_or_default();
-    for line in &lines {
-        context.out.note(line);
+    info.map(|info| lines(&info)).unwrap_or_default()
+}
+
+/// The same, told beside the answer.
+pub async fn tell(host: &Host, session: &str, context: &Context) {
+    for line in of(host, session).await {
+        context.out.note(&line);
     }
-    lines
 }
 
 /// One line for each thing.

@@ -15,10 +15,25 @@ pub async fn run(args: LsArgs, context: &Context) -> Outcome {
         state: (!args.state.is_empty()).then_some(OneOrMany::Many(args.state)),
         labels: args.label.into_iter().collect(),
     };
+    let filters: Vec<String> =
+        params
+            .labels
+            .iter()
+            .map(|(name, value)| format!("--label {name}={value}"))
+            .chain(params.state.iter().flat_map(|states| {
+                states.as_slice().iter().map(|state| format!("--state {state}"))
+            }))
+            .collect();
     let host = context.host().await?;
     let list: ListResult = host.call("session.list", &params, "list sessions").await?;
     if !context.out.json && list.sessions.is_empty() {
-        context.out.note("no sessions; start one with greenroom new");
+        match filters.is_empty() {
+            true => context.out.note("no sessions; start one with greenroom new"),
+            false => {
+                let filters = filters.join(" ");
+                context.out.note(&format!("no session fits {filters}; greenroom ls lists all"));
+            }
+        }
         return Ok(0);
     }
     context.out.answer(&list, || table(&list.sessions, &context.out))?;
@@ -44,13 +59,22 @@ fn row(info: &SessionInfo, now: Timestamp) -> Vec<Cell> {
     };
     vec![
         Cell::from(info.id.as_str()),
-        Cell::from(info.name.as_deref().unwrap_or("-")),
+        name(info),
         state(info),
         Cell::from(span(now.unix_ms().saturating_sub(info.created_at.unix_ms()))),
         Cell::from(info.size.to_string()),
-        Cell::from(place),
+        Cell::path(place),
         Cell::from(info.command.join(" ")),
     ]
+}
+
+/// A name that a later session took is in brackets: it leads there, not here.
+fn name(info: &SessionInfo) -> Cell {
+    match (&info.name, &info.former_name) {
+        (Some(name), _) => Cell::from(name.as_str()),
+        (None, Some(former)) => Cell::toned(Tone::Dim, format!("({former})")),
+        (None, None) => Cell::from("-"),
+    }
 }
 
 /// Glyph, word and colour: none of them alone.

@@ -12,6 +12,7 @@ pub mod completions;
 mod demo;
 mod doctor;
 mod events;
+mod help;
 mod hook;
 mod hooks;
 mod info;
@@ -27,6 +28,7 @@ mod plugin;
 mod read;
 mod record;
 mod redact;
+mod reload;
 mod rename;
 mod replay;
 mod rm;
@@ -35,6 +37,7 @@ mod sandbox;
 mod schema;
 mod send;
 mod serve;
+mod several;
 mod shutdown;
 mod stats;
 mod upgrade;
@@ -125,6 +128,8 @@ pub async fn run(verb: Verb, context: &Context) -> Outcome {
         Verb::Man(args) => man::run(&args, context),
         Verb::Schema(args) => schema::run(&args, context),
         Verb::Demo(args) => demo::run(args, context).await,
+        Verb::Reload(args) => reload::run(args, context).await,
         Verb::Shutdown(args) => shutdown::run(args, context).await,
+        Verb::Help(args) => help::run(&args, context),
     }
 }

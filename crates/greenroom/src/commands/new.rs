@@ -1,4 +1,4 @@
-//! `greenroom new`: starts a session and prints its id.
+//! `greenroom new`: starts a session and prints its id; with `-A` attaches to one that runs already.
 //!
 //! The session gets this process's directory and environment, over the socket and never in the
 //! arguments of anything.
@@ -6,11 +6,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use greenroom_protocol::FaultKind;
+use greenroom_protocol::api::OneOrMany;
 use greenroom_protocol::api::ask::{SandboxAsk, ScratchpadAsk, WorktreeAsk};
-use greenroom_protocol::api::session::{CreateParams, CreateResult, DryRun};
+use greenroom_protocol::api::session::{
+    CreateParams, CreateResult, DryRun, ListParams, ListResult, Listed,
+};
 
 use super::Context;
 use super::attach::prefix;
+use crate::attach::keys::Prefix;
 use crate::attach::{Wish, terminal};
 use crate::cli::{NewArgs, SessionArgs};
 use crate::error::{Failure, Outcome};
@@ -21,10 +26,34 @@ use crate::output::Output;
 const ENV_FILE_MAX: u64 = 1024 * 1024;
 
 pub async fn run(args: NewArgs, context: &Context) -> Outcome {
-    let params = params(&args.session, &context.out)?;
-    let prefix = if args.attach { Some(prefix(None)?) } else { None };
+    let mut params = params(&args.session, &context.out)?;
+    let attaches = (args.attach || args.or_attach.is_some()) && !params.dry_run;
+    let prefix = if attaches { Some(prefix(None)?) } else { None };
+    if attaches && !terminal::is_here() {
+        let message = "cannot attach to a new session: stdin and stdout are not both a terminal; \
+                       nothing was started";
+        return Err(Failure::failed(message)
+            .hint("leave --attach out, and use greenroom send, read and wait"));
+    }
+    let wanted = match &args.or_attach {
+        Some(name) => Some(wanted_name(name.as_deref(), &mut params)?),
+        None => None,
+    };
     let host = context.host().await?;
-    let made = create(&host, &params).await?;
+    if let (Some(name), Some(prefix)) = (&wanted, prefix)
+        && let Some(session) = live_as(&host, name).await?
+    {
+        return attach_to(&host, session, prefix, context).await;
+    }
+    let made = match (create(&host, &params).await, &wanted) {
+        (Err(failure), Some(name)) if failure.is(FaultKind::Conflict) => {
+            // Somebody else started it in between.
+            let Some(session) = live_as(&host, name).await? else { return Err(failure) };
+            let Some(prefix) = prefix else { return Err(failure) };
+            return attach_to(&host, session, prefix, context).await;
+        }
+        (made, _) => made?,
+    };
     if made.dry_run.is_some() {
         show(&made, context)?;
         return Ok(0);
@@ -34,14 +63,54 @@ pub async fn run(args: NewArgs, context: &Context) -> Outcome {
     }
     match prefix {
         None => {
-            context.out.answer(&made, || made.session.clone())?;
+            // A script wants the id and nothing else; a person also wants to know what it is called.
+            context.out.answer(&made, || match (&made.name, context.out.terminal) {
+                (Some(name), true) => format!("{}  {name}", made.session),
+                _ => made.session.clone(),
+            })?;
+            let name = made.name.as_ref().unwrap_or(&made.session);
+            context.out.hint(&format!("use it with greenroom attach {name}"));
             Ok(0)
         }
-        Some(prefix) => {
-            let wish = Wish { session: made.session, read_only: false, exclusive: false, prefix };
-            super::attach::attach(&host, &wish, context).await
-        }
+        Some(prefix) => attach_to(&host, made.session, prefix, context).await,
     }
+}
+
+async fn attach_to(host: &Host, session: String, prefix: Prefix, context: &Context) -> Outcome {
+    let wish = Wish { session, read_only: false, exclusive: false, prefix };
+    super::attach::attach(host, &wish, context).await
+}
+
+/// The name behind `-A`, else that of `--name`, else the worktree's.
+fn wanted_name(name: Option<&str>, params: &mut CreateParams) -> Result<String, Failure> {
+    let slug = params.worktree.as_ref().map(|worktree| worktree.slug.clone());
+    match (name, &params.name) {
+        (Some(name), Some(other)) if name != other => {
+            let message = format!("cannot start a session: -A says {name} and --name {other}");
+            return Err(Failure::usage(message));
+        }
+        (Some(name), _) => params.name = Some(name.to_owned()),
+        (None, Some(_)) => {}
+        (None, None) => params.name = slug,
+    }
+    params.name.clone().ok_or_else(|| {
+        Failure::usage("cannot tell which session -A means: it needs a name")
+            .hint("greenroom new -A work")
+    })
+}
+
+/// The live session of exactly this name, or id.
+async fn live_as(host: &Host, name: &str) -> Result<Option<String>, Failure> {
+    let states = ["starting", "running"].map(str::to_owned).to_vec();
+    let params =
+        ListParams { detail: true, state: Some(OneOrMany::Many(states)), ..ListParams::default() };
+    let list: ListResult = host.call("session.list", &params, "list sessions").await?;
+    Ok(list.sessions.into_iter().find_map(|listed| match listed {
+        Listed::Info(info) if info.name.as_deref() == Some(name) || info.id == name => {
+            Some(info.id)
+        }
+        _ => None,
+    }))
 }
 
 /// Starts it.
@@ -121,6 +190,9 @@ pub fn params(args: &SessionArgs, out: &Output) -> Result<CreateParams, Failure>
         size: args.size.or_else(terminal::window),
         name: args.name.clone(),
         labels: args.label.iter().cloned().collect(),
+        task: args.task.clone(),
+        backend: args.backend.clone(),
+        effort: args.effort.clone(),
         timeout_ms: args.timeout.map(millis),
         idle_timeout_ms: args.idle_timeout.map(millis),
         worktree: args.worktree.clone().map(|slug| WorktreeAsk { slug, base: args.base.clone() }),

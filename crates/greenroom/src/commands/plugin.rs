@@ -92,14 +92,14 @@ async fn add(args: PluginAddArgs, context: &Context) -> Outcome {
         context
             .out
             .note(&format!("nobody was asked: agree with greenroom plugin grant {}", added.name));
-        return Ok(exit::TIMEOUT);
+        return Ok(exit::NEEDS_INPUT);
     }
     context.out.note(&consent::text(&added.consent, &context.out));
     if !consent::ask(&format!("Let {} run?", added.name)) {
         context
             .out
             .note(&format!("not granted; greenroom plugin grant {} agrees later", added.name));
-        return Ok(exit::TIMEOUT);
+        return Ok(exit::DENIED);
     }
     let params = PluginGrantParams {
         name: added.name.clone(),
@@ -138,6 +138,10 @@ async fn link(dir: &Path, context: &Context) -> Outcome {
     context.out.answer(&linked, || format!("{} is linked ({})", linked.name, linked.state))?;
     let loud = context.out.paint(Tone::Warn, "warning");
     context.out.note(&format!("{loud}: whatever lies in {path} runs, with all it asks for; end that with greenroom plugin remove {}", linked.name));
+    let name = &linked.name;
+    context.out.note(&format!(
+        "after an edit: greenroom plugin reload {name} (a program that stays runs its old code until then)"
+    ));
     Ok(0)
 }
 
@@ -198,6 +202,7 @@ async fn test(args: PluginTestArgs, context: &Context) -> Outcome {
     let payload = payload(&args.payload)?;
     let host = context.host().await?;
     let attempt = format!("test plugin {}", args.name);
+    let name = args.name.clone();
     let params = PluginTestParams {
         name: args.name,
         hook: args.hook,
@@ -206,7 +211,7 @@ async fn test(args: PluginTestArgs, context: &Context) -> Outcome {
     let tested: PluginTestResult = host.call("plugin.test", &params, &attempt).await?;
     context.out.answer(&tested, || show::tested(&tested))?;
     if !context.out.json {
-        show::test_remarks(&tested, &context.out);
+        show::test_remarks(&name, &tested, &context.out);
     }
     Ok(u8::from(tested.failure.is_some()))
 }

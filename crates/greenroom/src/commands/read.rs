@@ -1,7 +1,8 @@
 //! `greenroom read`: the screen, or output from a point on.
 
 use greenroom_protocol::api::screen::{
-    Snapshot, SnapshotFormat, SnapshotParams, TranscriptFormat, TranscriptParams, TranscriptResult,
+    ScrollbackParams, Snapshot, SnapshotFormat, SnapshotParams, TranscriptFormat, TranscriptParams,
+    TranscriptResult,
 };
 use serde_json::json;
 
@@ -30,18 +31,21 @@ async fn read_screen(args: &ReadArgs, host: &Host, context: &Context) -> Outcome
     let params = SnapshotParams {
         since: args.since,
         timeout_ms: args.timeout.map(millis),
+        scrollback: args.scrollback.map(|count| ScrollbackParams { from: 0, count }),
         ..SnapshotParams::new(session.as_str(), format)
     };
     let screen: Snapshot =
         host.call("session.snapshot", &params, &format!("read {session}")).await?;
     let text = screen.ansi.or(screen.text).unwrap_or_default();
     withheld(context, screen.withheld.as_deref());
+    let above = screen.scrollback.map(|above| above.lines);
     if !context.out.json {
-        context.out.shown(&text)?;
+        let above = above.unwrap_or_default().into_iter().map(|line| line + "\n");
+        context.out.shown(&(above.collect::<String>() + &text))?;
         return Ok(0);
     }
     // The same members as for output, so that a reader needs one shape only.
-    context.out.json_line(&json!({
+    let mut value = json!({
         "text": text,
         "seq": screen.sequence,
         "next_seq": screen.sequence,
@@ -53,7 +57,11 @@ async fn read_screen(args: &ReadArgs, host: &Host, context: &Context) -> Outcome
         "title": screen.title,
         "alternate_screen": screen.alternate_screen,
         "withheld": screen.withheld,
-    }))?;
+    });
+    if let Some(above) = above {
+        value["scrollback"] = json!(above);
+    }
+    context.out.json_line(&value)?;
     Ok(0)
 }
 

@@ -58,25 +58,9 @@ async fn explain(session: &SessionArgs, context: &Context) -> Outcome {
     let host = context.host().await?;
     let explained: SandboxExplainResult =
         host.call("sandbox.explain", &params, "explain the sandbox").await?;
-    context.out.answer(&explained, || in_words(&explained))?;
+    context.out.answer(&explained, || explained.text.trim_end().to_owned())?;
     for note in &explained.notes {
         context.out.note(&format!("note: {note}"));
     }
     Ok(0)
-}
-
-fn in_words(explained: &SandboxExplainResult) -> String {
-    let mut text = format!("{}\n", explained.text.trim_end());
-    let mut part = |name: &str, lines: &[String], none: &str| {
-        text.push_str(&format!("\n{name}:\n"));
-        if lines.is_empty() {
-            text.push_str(&format!("  {none}\n"));
-        }
-        lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
-    };
-    part("may write", &explained.writable, "nothing");
-    part("read-only in there", &explained.protected, "nothing");
-    part("hidden", &explained.hidden, "nothing");
-    part("may reach", &explained.hosts, "no host");
-    text
 }

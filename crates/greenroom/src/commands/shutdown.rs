@@ -11,17 +11,23 @@ use super::Context;
 use crate::cli::ShutdownArgs;
 use crate::error::{Failure, Outcome};
 use crate::host::Host;
+use crate::output::count;
 
 /// How long the host may take to go after the sessions' own grace.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 pub async fn run(args: ShutdownArgs, context: &Context) -> Outcome {
-    let host = context.running_host().await?;
+    let Some(host) = Host::if_running().await? else {
+        context.out.answer(&json!({ "stopped": false, "sessions": 0 }), || {
+            "no host runs; there is nothing to stop".to_owned()
+        })?;
+        return Ok(0);
+    };
     let grace_ms = args.grace.map(|grace| u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
     let sessions = stop(&host, &ShutdownParams { if_idle: args.if_idle, grace_ms }).await?;
     context.out.answer(&json!({ "stopped": true, "sessions": sessions }), || {
-        format!("the host has stopped; {sessions} sessions ended")
+        format!("the host has stopped; {} ended", count(sessions, "session"))
     })?;
     Ok(0)
 }

@@ -12,6 +12,7 @@ use super::Context;
 use crate::cli::UpgradeArgs;
 use crate::error::{Failure, Outcome};
 use crate::host::{Host, program};
+use crate::output::count;
 
 /// How long the new programs may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,16 +40,17 @@ pub async fn run(args: UpgradeArgs, context: &Context) -> Outcome {
     context.out.answer(&value, || {
         let keeper = if agreed.keeper { " and keeper" } else { "" };
         format!(
-            "upgraded daemon{keeper} from {} to {} in {} ms; {} sessions went on",
+            "upgraded daemon{keeper} from {} to {} in {} ms; {} went on",
             before.version,
             after.version,
             took.as_millis(),
-            after.sessions.running
+            count(after.sessions.running, "session")
         )
     })?;
     if lost > 0 {
         // They may have ended by themselves; saying nothing would be worse.
-        context.out.note(&format!("note: {lost} sessions ended meanwhile; see greenroom ls"));
+        let lost = count(lost, "session");
+        context.out.note(&format!("note: {lost} ended meanwhile; see greenroom ls"));
     }
     Ok(0)
 }

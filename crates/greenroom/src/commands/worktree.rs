@@ -41,7 +41,7 @@ async fn list(context: &Context) -> Outcome {
     context.out.answer(&list, || {
         let rows: Vec<Vec<Cell>> = list.worktrees.iter().map(row).collect();
         let head = ["SLUG", "BRANCH", "STATE", "SIZE", "PATH", "WHY"];
-        context.out.table(&head, &rows, &["PATH", "WHY"])
+        context.out.table(&head, &rows, &["SLUG", "BRANCH", "PATH"])
     })?;
     Ok(0)
 }
@@ -56,8 +56,8 @@ fn row(entry: &WorktreeEntry) -> Vec<Cell> {
         Cell::from(entry.branch.as_str()),
         state,
         Cell::from(bytes(entry.size_bytes)),
-        Cell::from(at_home(&entry.path)),
-        Cell::from(entry.why.join("; ")),
+        Cell::path(at_home(&entry.path)),
+        Cell::whole(entry.why.join("; ")),
     ]
 }
 

@@ -67,7 +67,7 @@ fn new_passes_directory_environment_size_and_labels() {
 }
 
 #[test]
-fn ls_fits_80_columns_and_obeys_no_color() {
+fn ls_obeys_no_color() {
     let home = Home::new();
     home.ok(&[
         "new",
@@ -81,11 +81,7 @@ fn ls_fits_80_columns_and_obeys_no_color() {
     home.shell("exit 3");
     home.ok(&["wait", "s2", "--until", "exit"]);
     let text = home.ok(&["ls"]);
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    assert!(
-        text.contains("✗ exited 3") && text.contains("▶ running") && text.contains('…'),
-        "{text}"
-    );
+    assert!(text.contains("✗ exited 3") && text.contains("▶ running"), "{text}");
     assert!(!text.contains('\x1b'), "colours without a terminal: {text:?}");
     let forced = home.command(&["ls"]).env("CLICOLOR_FORCE", "1").output().unwrap();
     assert!(String::from_utf8_lossy(&forced.stdout).contains("\x1b[31m"));
@@ -269,7 +265,6 @@ fn info_describes_and_logs_speak() {
     for word in ["running", "sh -c", "80x24", "recording"] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(!home.ok(&["logs"]).is_empty());
     for line in home.ok(&["logs", "--json", "-n", "3"]).lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap();

@@ -79,7 +79,7 @@ pub fn of(host: &Host, params: &CreateParams) -> BTreeMap<OsString, OsString> {
     for name in OF_ANOTHER_TERMINAL {
         env.remove(OsStr::new(name));
     }
-    env.insert("TERM".into(), host.config.sessions.term.clone().into());
+    env.insert("TERM".into(), host.settings.now().sessions.term.clone().into());
     env.insert("COLORTERM".into(), "truecolor".into());
     env.insert("GREENROOM_SOCKET".into(), host.socket.clone().into());
     env
@@ -87,7 +87,7 @@ pub fn of(host: &Host, params: &CreateParams) -> BTreeMap<OsString, OsString> {
 
 /// The program of a session that names none.
 pub fn shell(host: &Host, params: &CreateParams, env: &BTreeMap<OsString, OsString>) -> OsString {
-    let named = host.config.sessions.shell.clone().map(OsString::from);
+    let named = host.settings.now().sessions.shell.clone().map(OsString::from);
     let callers = params.env.get("SHELL").map(OsString::from);
     let inherited = || env.get(OsStr::new("SHELL")).cloned();
     let usual = || callers.or_else(inherited).filter(|shell| !shell.is_empty());

@@ -330,12 +330,15 @@ fn a_failing_teardown_keeps_it() {
 fn spec(stage: &Stage, slug: &str) -> SessionSpec {
     let base = greenroom_engine::SessionSpec {
         name: None,
+        named_after: None,
         argv: vec!["true".into()],
         cwd: stage.repo.join("sub"),
         env: BTreeMap::new(),
         size: Size::new(80, 24).unwrap(),
         labels: BTreeMap::new(),
         task: None,
+        backend: None,
+        effort: None,
         hidden: Vec::new(),
         confinement: None,
     };

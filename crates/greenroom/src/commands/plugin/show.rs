@@ -2,7 +2,7 @@
 
 use greenroom_protocol::api::plugin::*;
 
-use crate::output::{Cell, Output, Tone, one_line};
+use crate::output::{Cell, Output, Tone, count, one_line};
 
 pub fn list(list: &PluginListResult, out: &Output) -> String {
     let rows: Vec<Vec<Cell>> = list.plugins.iter().map(row).collect();
@@ -176,7 +176,7 @@ pub fn capabilities(capabilities: &[CapabilityView], out: &Output) -> String {
 }
 
 pub fn reloaded(done: &PluginReloadResult) -> String {
-    let mut text = format!("{} plugins", done.count);
+    let mut text = count(done.count, "plugin");
     for (word, names) in
         [("added", &done.added), ("changed", &done.changed), ("removed", &done.removed)]
     {
@@ -198,7 +198,7 @@ pub fn tested(tested: &PluginTestResult) -> String {
     crate::safe::json(&serde_json::Value::Object(answer).to_string())
 }
 
-pub fn test_remarks(tested: &PluginTestResult, out: &Output) {
+pub fn test_remarks(name: &str, tested: &PluginTestResult, out: &Output) {
     if let Some(failure) = &tested.failure {
         out.note(&format!(
             "the plugin failed: {}; {} is what its policy says",
@@ -210,6 +210,12 @@ pub fn test_remarks(tested: &PluginTestResult, out: &Output) {
         out.note(&format!("stderr: {}", one_line(line)));
     }
     out.note(&format!("took {:.1} ms", tested.took_ms));
+    if tested.failure.is_some() {
+        out.note(&format!(
+            "hint: greenroom plugin logs {name} has what it said; a program that stays must flush \
+             after each line, and without proc.exec it starts no others"
+        ));
+    }
 }
 
 pub fn order(order: &PluginOrderResult, out: &Output) -> String {

@@ -42,7 +42,8 @@ fn phase_line(out: &Output, plan: &Plan, at: usize, phase: &PlannedPhase) -> Str
         about.push(format!("after {}", names.collect::<Vec<_>>().join(", ")));
     }
     if phase.workers.len() > 1 {
-        about.push(format!("{} workers, {} at once", phase.workers.len(), phase.at_once));
+        let workers = crate::output::count(phase.workers.len() as u64, "worker");
+        about.push(format!("{workers}, {} at once", phase.at_once));
     }
     if phase.retries > 0 {
         about.push(format!("{} more if it fails", tries(phase.retries)));
