@@ -125,6 +125,21 @@ impl Claim {
         Claim { main, _file: file, directory }
     }
 
+    /// Whether the notes of this claim are there: they can be deleted, the claim cannot.
+    pub(crate) fn is_noted(seat: &Seat) -> bool {
+        seat.lock.exists() && seat.state.join(LEDGER).exists()
+    }
+
+    /// Writes down again what was deleted.
+    pub(crate) fn note_again(&mut self, seat: &Seat) {
+        if let Ok(file) = open_lock(&seat.lock) {
+            note(seat, &file);
+            if lock(&file) == Ok(true) {
+                self._file = Some(file.into());
+            }
+        }
+    }
+
     /// Whether the directory at this path is the one that is held.
     pub(crate) fn covers(&self, state: &Path) -> bool {
         std::fs::metadata(state).is_ok_and(|meta| (meta.dev(), meta.ino()) == self.directory)

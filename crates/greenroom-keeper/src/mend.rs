@@ -78,7 +78,8 @@ impl Keeper {
         self.watch.renew(&self.seat);
         let seat = &self.seat;
         let led = |alias| std::fs::read_link(alias).is_ok_and(|to| to == seat.socket);
-        if !self.door.is_reachable(&seat.socket) || !seat.alias.iter().all(led) {
+        let noted = Claim::is_noted(seat);
+        if !noted || !self.door.is_reachable(&seat.socket) || !seat.alias.iter().all(led) {
             self.watch.look_at = Some(Instant::now() + SETTLED);
         }
     }
@@ -89,6 +90,9 @@ impl Keeper {
             return;
         }
         let made = self.mend_socket() | self.mend_alias();
+        if self.claim.covers(&self.seat.state) && !Claim::is_noted(&self.seat) {
+            self.claim.note_again(&self.seat);
+        }
         self.watch.renew(&self.seat);
         if made {
             self.watch.look_at = Some(Instant::now() + SECOND_LOOK);

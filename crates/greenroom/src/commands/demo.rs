@@ -28,6 +28,7 @@ use crate::error::{Failure, Outcome};
 use crate::host::{Host, PrivateHost, called, program};
 use crate::output::{Output, Tone};
 use crate::player::Timeline;
+use crate::stop::Stop;
 
 /// Lines of the long answer; the kill comes after [`KILL_AFTER`] of them.
 const LINES: usize = 100;
@@ -44,10 +45,15 @@ pub async fn run(args: DemoArgs, context: &Context) -> Outcome {
     let begun = Instant::now();
     let mut tale = Tale { out: context.out, step: 0, since: begun };
     tale.say("greenroom hosts a coding agent (a fake one), and loses its own brain on the way.")?;
-    let private = PrivateHost::start().await?;
+    let mut stop = Stop::listen()?;
+    let interrupted = || Failure::failed("the demo was interrupted");
+    let private = tokio::select! {
+        private = PrivateHost::start() => private?,
+        () = stop.asked() => return Err(interrupted()),
+    };
     let played = tokio::select! {
         played = play(&private, &mut tale) => played,
-        _ = tokio::signal::ctrl_c() => Err(Failure::failed("the demo was interrupted")),
+        () = stop.asked() => Err(interrupted()),
     };
     if args.keep && played.is_err() {
         tale.say(&format!("its log: {}", private.home.path().join("state/logs").display()))?;
