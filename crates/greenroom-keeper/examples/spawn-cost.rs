@@ -87,9 +87,13 @@ fn spawn(link: &KeeperLink, id: u64, program: &str) -> Fallible<(u64, OwnedFd)> 
     let spec =
         if program == "/bin/cat" { SpawnSpec { argv: vec![program.into()], ..spec } } else { spec };
     link.spawn(SessionId(id), &spec, None)?;
-    match link.recv()?.ok_or("the keeper is gone")? {
-        KeeperEvent::Spawned { fds, .. } => Ok((id, fds.master)),
-        other => Err(format!("{other:?}").into()),
+    loop {
+        match link.recv()?.ok_or("the keeper is gone")? {
+            KeeperEvent::Spawned { fds, .. } => return Ok((id, fds.master)),
+            // Of the session before.
+            KeeperEvent::Over { .. } => {}
+            other => return Err(format!("{other:?}").into()),
+        }
     }
 }
 
@@ -97,7 +101,7 @@ fn await_exit(link: &KeeperLink, id: u64) -> Fallible<()> {
     loop {
         match link.recv()?.ok_or("the keeper is gone")? {
             KeeperEvent::Exited { id: got, .. } if got.0 == id => return Ok(()),
-            KeeperEvent::Signalled { .. } => {}
+            KeeperEvent::Signalled { .. } | KeeperEvent::Over { .. } => {}
             other => return Err(format!("{other:?}").into()),
         }
     }
