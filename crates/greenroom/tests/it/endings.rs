@@ -273,3 +273,58 @@ fn ps_shows_who_is_who() {
     }
     assert_ne!(home.daemon_pid(), daemon);
 }
+
+/// An orphan of a confined session, and what that starts, has parents that tell nothing; it is not served all the same.
+#[test]
+fn no_orphan_of_a_confined_session_is_served() {
+    let own = rustix::process::geteuid().as_raw();
+    let user = if own == 0 { 12_345 } else { own };
+    let dir = tempfile::Builder::new().prefix("gr-").tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let home = Home::of(user, dir, "home");
+    let work = home.around().join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::os::unix::fs::chown(&work, Some(user), Some(user)).unwrap();
+    let mark = mark(0);
+    let call = "greenroom new --no-start --name escaped -- sleep 1000";
+    let orphan = format!(
+        "while [ ! -e go ]; do sleep 0.05; done; {call} >by-orphan 2>&1; echo done >>by-orphan; exec sleep {mark}"
+    );
+    let script = format!(
+        "(setsid sh -c '{orphan}' >/dev/null 2>&1 &); {call} >by-program 2>&1; echo done >>by-program; read x"
+    );
+    let started = home.run(&[
+        "new",
+        "--name",
+        "r",
+        "--sandbox=reduced",
+        "--sandbox-allow",
+        "unix",
+        "--cwd",
+        work.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
+    if started.code != 0 {
+        // No Landlock here.
+        assert!(started.err.contains("sandbox"), "{started:?}");
+        return;
+    }
+    std::fs::write(work.join("go"), "").unwrap();
+    for name in ["by-program", "by-orphan"] {
+        let said = eventually(name, || {
+            let text = std::fs::read_to_string(work.join(name)).ok()?;
+            text.ends_with("done\n").then_some(text)
+        });
+        assert!(said.contains("not served"), "{name}: {said}");
+    }
+    assert!(!home.ok(&["ls"]).contains("escaped"));
+    wait_for(&mark, 1);
+    // It does not outlive its session either, and people outside are served as ever.
+    home.ok(&["send", "r", "--enter", "go"]);
+    none_left(&mark);
+    home.ok(&["new", "--name", "after", "--", "true"]);
+}
