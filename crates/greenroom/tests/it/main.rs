@@ -13,6 +13,7 @@ mod endings;
 mod escapes;
 mod first_day;
 mod hosts;
+mod home;
 mod json;
 mod lifecycle;
 mod mistakes;
