@@ -248,10 +248,12 @@ fn tracked(
     found: &mut Findings,
 ) -> Result<(), WorktreeError> {
     let partial = matches!(record.phase, Phase::Creating | Phase::Removing);
-    let mut modified = Vec::new();
+    let (mut modified, mut in_conflict) = (Vec::new(), Vec::new());
     for Change { letters, path } in repo.changes()? {
+        if letters.contains(&b'U') || letters == *b"AA" || letters == *b"DD" {
+            in_conflict.push(path);
         // A half-made or half-removed tree lacks files; that loses nothing, the commit has them.
-        if !(partial && letters == *b" D") {
+        } else if !(partial && letters == *b" D") {
             modified.push(path);
         }
     }
@@ -268,6 +270,7 @@ fn tracked(
     let submodules: Vec<Vec<u8>> = submodules.map(|entry| entry.path.clone()).collect();
     found.reasons.extend(some_of("modified", &modified).map(Reason::work));
     let trouble = [
+        some_of("modified, and in conflict", &in_conflict),
         some_of("hidden from git by index flags", &hidden),
         some_of("submodule in use", &submodules),
     ];

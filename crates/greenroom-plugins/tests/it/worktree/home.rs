@@ -416,7 +416,14 @@ fn force_keeps_commits_and_every_file_under_a_ref() {
 #[test]
 fn force_does_not_take_what_no_commit_can_hold() {
     let stage = Stage::new();
-    let trouble: [(&str, fn(&Path)); 4] = [
+    let trouble: [(&str, fn(&Path)); 5] = [
+        ("in conflict: a", |path| {
+            fs::write(path.join("a"), "stashed\n").unwrap();
+            git(path, &["stash", "-q"]);
+            fs::write(path.join("a"), "committed\n").unwrap();
+            git(path, &["commit", "-qam", "another"]);
+            assert!(try_git(path, &["stash", "pop", "-q"]).is_err());
+        }),
         ("repository inside", |path| {
             fs::create_dir(path.join("nested")).unwrap();
             git(&path.join("nested"), &["init", "-q"]);
