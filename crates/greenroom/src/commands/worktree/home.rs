@@ -59,6 +59,9 @@ pub async fn diff(
             context.out.line(&context.out.paint(Tone::Head, &head))?;
         }
         context.out.answer(&diff, || shown(&diff.diff))?;
+        if diff.diff.is_empty() {
+            context.out.note(&format!("{}: no difference", one_line(&diff.slug)));
+        }
         for note in &diff.notes {
             context.out.note(&format!("note: {}: {}", diff.slug, one_line(note)));
         }
