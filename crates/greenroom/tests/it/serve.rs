@@ -111,7 +111,8 @@ fn soak_serve_told_to_stop_at_any_moment_leaves_nothing() {
         std::thread::park_timeout(wait);
         kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
         let status = serve.wait().unwrap();
-        let left: Vec<_> = [&socket, &home.socket()]
+        let own = home.socket();
+        let left: Vec<_> = [&socket, &own]
             .into_iter()
             .filter(|path| std::fs::symlink_metadata(path).is_ok())
             .collect();
