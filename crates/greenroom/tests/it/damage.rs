@@ -39,8 +39,10 @@ fn governed() -> Home {
     assert!(added.out.contains("guard"), "{added:?}");
     home.ok(&["plugin", "grant", "guard"]);
     let script = format!("echo value $TOK; echo {KEY}; echo {LINE}; echo printed; exec sleep 600");
+    // Not in the command, which is no secret.
+    fs::write(home.path().join("print.sh"), script).unwrap();
     let token = format!("TOK={VALUE}");
-    home.ok(&["new", "--name", "one", "--env", &token, "--", "sh", "-c", &script]);
+    home.ok(&["new", "--name", "one", "--env", &token, "--", "sh", "print.sh"]);
     eventually("the guard answers", || {
         let seen = home.ok(&["read", "s1", "--transcript"]);
         (seen.contains("(by guard)") && seen.contains("printed")).then_some(())
