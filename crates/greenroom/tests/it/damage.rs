@@ -212,8 +212,10 @@ fn no_text_of_a_plugin_moves_the_cursor() {
          [capabilities]\n\"session.transform\" = true\n[capabilities.reason]\n\"session.transform\" = \"{evil}\"\n"
     );
     let answer = evil.replace("\\n", " ");
+    // Without `proc.exec` a script has its shell and nothing else.
     let run = format!(
-        "#!/bin/sh\nread -r line\necho noise >&2\ncat <<'END'\n{{\"action\":\"block\",\"reason\":\"{answer}\"}}\nEND\n"
+        "#!/bin/sh\nread -r line\necho noise >&2\n\
+         printf '%s\\n' '{{\"action\":\"block\",\"reason\":\"{answer}\"}}'\n"
     );
     let home = Home::new();
     fs::write(home.path().join("config.toml"), "[plugins]\nenabled = true\n").unwrap();
