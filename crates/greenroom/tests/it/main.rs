@@ -14,7 +14,6 @@ mod escapes;
 mod first_day;
 mod home;
 mod hosts;
-mod home;
 mod json;
 mod lifecycle;
 mod mistakes;
