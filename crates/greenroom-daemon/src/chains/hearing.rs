@@ -21,9 +21,11 @@ use crate::host::Host;
 use crate::methods::notice;
 
 /// Messages at once, and how soon another may come: agents tell of every tool, before and after.
-const MESSAGES: Allowance = Allowance { most: 200.0, each_second: 20.0 };
+const MESSAGES: Allowance = Allowance { most: 200.0, each_second: 5.0 };
 /// Pieces of messages likewise: 4 MiB at once, then 400 KiB a second.
 const PIECES: Allowance = Allowance { most: 1024.0, each_second: 100.0 };
+/// What a pipe holds.
+const PIPE_PIECES: usize = 16;
 
 /// What `greenroom hook` says inside.
 #[derive(Deserialize)]
@@ -66,8 +68,14 @@ async fn listen(host: Weak<Host>, handle: SessionHandle, mut pipe: pipe::Receive
                 let Some(host) = host.upgrade() else { return };
                 tell(&host, &handle, &message);
             }
-            // Once it is empty, what comes next begins a piece.
-            Err(_) => while pipe.try_read(&mut piece).is_ok_and(|bytes| bytes > 0) {},
+            // Once it is empty, what comes next begins a piece. Whoever goes on filling it has us here again, no faster.
+            Err(_) => {
+                for _ in 0..PIPE_PIECES {
+                    if !pipe.try_read(&mut piece).is_ok_and(|bytes| bytes > 0) {
+                        break;
+                    }
+                }
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ use crate::host::Host;
 
 /// Files are often written twice in a row.
 const SETTLED: Duration = Duration::from_millis(50);
+/// A session that changes its copy all the time is followed no faster.
+const PACE: Duration = Duration::from_millis(500);
 /// Without the kernel's help.
 const NOW_AND_THEN: Duration = Duration::from_secs(10);
 
@@ -48,6 +50,7 @@ pub fn follow(host: &Arc<Host>, handle: &SessionHandle) -> Option<AbortHandle> {
                 }
             });
             let _ = work.await;
+            tokio::time::sleep(PACE).await;
             match &changes {
                 Some(changes) => changes.next(&logins).await,
                 None => tokio::time::sleep(NOW_AND_THEN).await,

@@ -278,7 +278,7 @@ fn hooks_are_heard(level: &str) {
     let script = format!(
         r#"GREENROOM_SESSION={other} greenroom hook '{{"hook_event_name":"Notification","transcript_path":"/x","message":"needs you {secret}","kind":"permission"}}'
 echo "first $?"
-head -c 5000 /dev/urandom > "$GREENROOM_HOOK"; printf GRH1 > "$GREENROOM_HOOK"; sleep 0.3
+head -c 300000 /dev/zero > "$GREENROOM_HOOK"; head -c 5000 /dev/urandom > "$GREENROOM_HOOK"; printf GRH1 > "$GREENROOM_HOOK"; sleep 0.3
 for i in 1 2 3; do printf '{{"hook_event_name":"PreToolUse","tool_name":"Write","tool_input":{{"content":"%s"}}}}' "$(head -c 30000 /dev/zero | tr '\0' x)" | greenroom hook --agent claude; echo "then $?"; done
 greenroom hook 'no json'; echo "at last $?"; greenroom ls; echo "not served $?"
 "#

@@ -95,12 +95,15 @@ impl Tree {
         let dir = as_made(&own)?.join(key(&policy.cwd, &places, redirected));
         let mut homes = Vec::new();
         for (table, named, real) in places {
-            if policy.cwd == real {
+            let above_home = policy.home.as_ref().is_some_and(|home| home.starts_with(&real));
+            if policy.cwd == real || above_home || real.parent().is_none() {
+                let what = if policy.cwd == real { "a session's directory" } else { "all of it" };
                 return Err(Refusal::new(format!(
-                    "{} is where {} keeps its state, and cannot be a session's directory",
+                    "{} is where {} keeps its state, and cannot be {what} in a sandbox",
                     real.display(),
                     agent.name
-                )));
+                ))
+                .hint("start in another directory, or give the agent a directory of its own"));
             }
             let own = match table.variable {
                 // The variable names the directory above it.

@@ -166,6 +166,10 @@ fn a_place_of_the_users_own_choice_has_a_tree_of_its_own() {
     let refused =
         stage.tree(Level::Full, &[("CLAUDE_CONFIG_DIR", stage.at("work"))]).err().unwrap();
     assert!(refused.what.contains("cannot be a session's directory"), "{refused}");
+    for wide in [PathBuf::from("/"), stage.at("").canonicalize().unwrap(), "/..".into()] {
+        let refused = stage.tree(Level::Full, &[("CLAUDE_CONFIG_DIR", wide)]).err().unwrap();
+        assert!(refused.what.contains("cannot be all of it"), "{refused}");
+    }
 }
 
 #[test]
