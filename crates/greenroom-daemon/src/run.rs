@@ -181,7 +181,7 @@ fn begin(options: DaemonOptions, inherited: Inherited) -> Result<ExitCode, RunEr
             storage,
             keeper,
             hello: inheritance.hello,
-            settings: Settings::new(paths.config_file(), config.clone()),
+            settings: Settings::new(paths.config_file(), paths.good_config(), config.clone()),
             config,
             troubles,
             socket,

@@ -1,7 +1,7 @@
 //! The settings in force, and reading them again while everything goes on.
 //!
 //! In: `server.reload` or a SIGHUP. Out: what changed and holds from now on, what holds only for the next daemon, or every
-//! mistake in the file, and then the old settings stay. Reading a file is [`Config::load`], here as at the start.
+//! mistake in the file, and then the old settings stay. Reading a file is [`Config::settled`], here as at the start.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use greenroom_protocol::api::server::ReloadResult;
 use greenroom_protocol::{Fault, FaultKind};
 use serde_json::json;
 
-use crate::config::{Config, KEYS};
+use crate::config::{Config, KEYS, Settled};
 use crate::events::of_the_host;
 use crate::host::Host;
 use crate::methods::plugin;
@@ -44,12 +44,14 @@ const LISTEN: &str = "http.listen";
 
 pub struct Settings {
     file: PathBuf,
+    /// The copy of the last file without a mistake.
+    good: PathBuf,
     now: Live<Config>,
 }
 
 impl Settings {
-    pub fn new(file: PathBuf, config: Config) -> Settings {
-        Settings { file, now: Live::new(config) }
+    pub fn new(file: PathBuf, good: PathBuf, config: Config) -> Settings {
+        Settings { file, good, now: Live::new(config) }
     }
 
     /// As they are now.
@@ -61,11 +63,11 @@ impl Settings {
 /// Reads the settings again, and looks at the plugins' files again.
 pub async fn reload(host: &Arc<Host>, by: &str) -> Result<ReloadResult, Fault> {
     let settings = &host.settings;
-    let file = settings.file.clone();
-    let loaded = tokio::task::spawn_blocking(move || Config::load(&file)).await;
+    let (file, good) = (settings.file.clone(), settings.good.clone());
+    let loaded = tokio::task::spawn_blocking(move || Config::settled(&file, &good)).await;
     let new = match loaded {
-        Ok(Ok(new)) => new,
-        Ok(Err(error)) => {
+        Ok(Settled { config, mistake: None, .. }) => config,
+        Ok(Settled { mistake: Some(error), .. }) => {
             tracing::warn!(%error, by, "the settings stay as they are");
             let message = format!("cannot take the new settings, the old ones stay: {error}");
             let hint = format!("edit {} and try again", settings.file.display());
@@ -74,6 +76,7 @@ pub async fn reload(host: &Arc<Host>, by: &str) -> Result<ReloadResult, Fault> {
         Err(error) => return Err(Fault::new(FaultKind::Internal, error.to_string())),
     };
     let mut result = compare(host, &new);
+    corrected(host, &result);
     host.built_in.reconfigure(&new, &host.socket);
     let listen = new.http.listen;
     settings.now.set(new);
@@ -99,6 +102,21 @@ pub async fn reload(host: &Arc<Host>, by: &str) -> Result<ReloadResult, Fault> {
     let data = json!({ "changed": &result.changed, "restart": &result.restart, "by": by });
     host.storage.log(of_the_host("daemon.reloaded", data));
     Ok(result)
+}
+
+/// The file is right again. What protects sessions may still be what held instead of it, until the daemon is replaced.
+fn corrected(host: &Host, result: &ReloadResult) {
+    if host.troubles.config().is_none() {
+        return;
+    }
+    let protects = |key: &&String| key.starts_with("plugins.") || key.starts_with("redact.");
+    let waiting: Vec<&str> = result.restart.iter().filter(protects).map(String::as_str).collect();
+    host.troubles.config_is((!waiting.is_empty()).then(|| {
+        let (file, keys) = (&result.file, waiting.join(", "));
+        format!(
+            "{file} is right again, but {keys} hold only for the next daemon: greenroom upgrade"
+        )
+    }));
 }
 
 fn compare(host: &Host, new: &Config) -> ReloadResult {

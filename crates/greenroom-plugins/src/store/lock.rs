@@ -1,10 +1,11 @@
 //! `plugins.lock`: what was agreed to, bound to digests. Written by machine, 0600, by rename.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use greenroom_engine::keep;
 use greenroom_protocol::manifest::{Allowed, Format};
 use serde::{Deserialize, Serialize};
 
@@ -89,14 +90,10 @@ impl Lock {
     /// Without a file there is nothing agreed to. A file that cannot be read is an error: an empty one would be an answer.
     pub fn read(path: &Path) -> Result<Lock, StoreError> {
         let fault = |why: String| StoreError::Lock { path: path.to_owned(), why };
-        let mut text = String::new();
-        match fs::File::open(path) {
-            Ok(file) => {
-                file.take(BYTES_MAX).read_to_string(&mut text).map_err(|e| fault(e.to_string()))?
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::default()),
-            Err(error) => return Err(fault(error.to_string())),
-        };
+        // Somebody else's file is nobody's consent.
+        let read = keep::read(path, BYTES_MAX).map_err(|error| fault(error.to_string()))?;
+        let Some(bytes) = read else { return Ok(Lock::default()) };
+        let text = String::from_utf8(bytes).map_err(|_| fault("it is not UTF-8".to_owned()))?;
         let lock: Lock = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             fault(format!("line {line}: {}", error.message()))

@@ -183,11 +183,20 @@ fn a_mistake_in_the_configuration_undoes_nothing() {
     let refused = home.run(&["new", "--", "cat"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.err.contains("config.toml:5") && refused.err.contains("hint:"), "{refused:?}");
+    // Corrected and read again, everything is as it was.
+    fs::write(&file, CONFIG).unwrap();
+    home.ok(&["reload"]);
+    home.ok(&["new", "--", "cat"]);
+    fs::write(&file, "[redact\n").unwrap();
     // Without the copy nothing is known but that much was hidden.
     fs::remove_file(home.path().join("state/config.good")).unwrap();
     next_daemon(&home);
     let seen = assert_hidden(&home, "no copy");
     assert!(seen.contains("guard would have filtered is masked"), "{seen}");
+    fs::write(&file, CONFIG).unwrap();
+    home.ok(&["reload"]);
+    let refused = home.run(&["new", "--", "cat"]);
+    assert!(refused.err.contains("plugins.enabled") && refused.code == 1, "{refused:?}");
     // Plugins are off, and that is no mistake: what they filtered stays hidden.
     fs::write(&file, "").unwrap();
     next_daemon(&home);
