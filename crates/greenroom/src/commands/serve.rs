@@ -29,6 +29,7 @@ use super::{Context, left, new, web};
 use crate::cli::{ServeArgs, SessionArgs};
 use crate::error::{Failure, Outcome};
 use crate::host::{Address, Host, Keeper, SOCKET_VARIABLE, Said, Stopped, Way, called, paths};
+use crate::output::count;
 use crate::stdio;
 use crate::stop::Stop;
 
@@ -44,6 +45,8 @@ pub async fn run(args: ServeArgs, context: &Context) -> Outcome {
         true => Some(new::params(&args.session, &context.out)?),
         false => None,
     };
+    // What the keeper would refuse is said here with what to do about it.
+    paths()?;
     let way = args.socket.as_deref().map(Way::check).transpose()?;
     let serve = Serve { args: &args, params: params.as_ref(), way, context };
     let started = tokio::select! {
@@ -238,7 +241,7 @@ async fn already(host: &Host) -> Failure {
             format!(
                 " (keeper pid {}, {} running)",
                 stats.keeper_pid,
-                sessions(stats.sessions.running)
+                count(stats.sessions.running, "session")
             )
         },
     );
@@ -246,13 +249,6 @@ async fn already(host: &Host) -> Failure {
     let message = format!("cannot start the host: one runs already{who}, on {socket}");
     Failure::new(FaultKind::Conflict, message)
         .hint("use it with greenroom new and ls, or stop it with greenroom shutdown")
-}
-
-fn sessions(count: u64) -> String {
-    match count {
-        1 => "1 session".to_owned(),
-        count => format!("{count} sessions"),
-    }
 }
 
 /// Until our keeper has ended. The signal was listened to before the first look.

@@ -300,7 +300,7 @@ fn homes_that_are_not_ours_are_refused_with_a_sentence() {
         assert_eq!(said.code, 1, "{said:?}");
         assert!(said.err.contains(why) && said.err.contains("hint: "), "{said:?}");
     };
-    for args in [&["ls"][..], &["attach", "x"], &["mcp"], &["kill", "x"], &["serve"]] {
+    for args in [&["ls"][..], &["info", "x"], &["mcp"], &["kill", "x"], &["serve"]] {
         refused(user.command(From::Bare, args).env("GREENROOM_HOME", "rel"), "relative");
     }
     assert!(!user.path("rel").exists());
@@ -340,13 +340,8 @@ fn nothing_is_sent_to_somebody_elses_socket() {
     let mut fake = fake.arg(&socket).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(fake.stdout.take().unwrap()));
     assert_eq!(lines.next().unwrap().unwrap(), "up");
-    let verbs: [&[&str]; 5] = [
-        &["new", "--", "true"],
-        &["ls"],
-        &["attach", "x"],
-        &["mcp"],
-        &["serve", "--stdio", "--shared"],
-    ];
+    let verbs: [&[&str]; 5] =
+        [&["new", "--", "true"], &["ls"], &["events"], &["mcp"], &["serve", "--stdio", "--shared"]];
     for args in verbs {
         let output = user.command(From::Bare, args).env("GREENROOM_SOCKET", &socket).output();
         let said = Said::of(output.unwrap());
