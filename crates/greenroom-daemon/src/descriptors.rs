@@ -8,9 +8,9 @@ use greenroom_protocol::{Fault, FaultKind};
 use rustix::process::{Resource, getrlimit};
 
 /// What listing, ending and shutting down need at once: connections, `/proc`, the database, a clean-up's pipes.
-const FOR_ANSWERS: u64 = 24;
+const FOR_ANSWERS: u64 = 16;
 /// A session's: terminal, pipe, ring, recording, and what its sandbox has.
-const OF_A_SESSION: u64 = 10;
+const OF_A_SESSION: u64 = 6;
 /// Of the daemon itself.
 const OF_THE_HOST: u64 = 64;
 /// Connections at once, however many descriptors there are: each may hold a few queues, and a runaway script must not hold
@@ -58,10 +58,10 @@ mod tests {
 
     #[test]
     fn the_last_ones_are_kept() {
-        assert!(judge(30, 64).is_ok());
-        let fault = judge(31, 64).unwrap_err();
+        assert!(judge(42, 64).is_ok());
+        let fault = judge(43, 64).unwrap_err();
         assert_eq!(fault.kind(), FaultKind::Busy);
-        assert!(fault.message.contains("31 of the host's 64"), "{}", fault.message);
+        assert!(fault.message.contains("43 of the host's 64"), "{}", fault.message);
         assert!(judge(u64::from(u32::MAX), 64).is_err());
     }
 
