@@ -39,7 +39,7 @@ const HOLD_AT_ONCE: &[&str] = &[
     "plugins.approval_timeout",
 ];
 
-/// Also looked at by a daemon that begins only if the host was down before: the listener goes on across daemons.
+/// The listener goes on across daemons: one that serves elsewhere stays there until the host is down.
 const LISTEN: &str = "http.listen";
 
 pub struct Settings {
@@ -80,13 +80,14 @@ pub async fn reload(host: &Arc<Host>, by: &str) -> Result<ReloadResult, Fault> {
     host.built_in.reconfigure(&new, &host.socket);
     let listen = new.http.listen;
     settings.now.set(new);
-    if result.restart.iter().any(|key| key == LISTEN) {
-        result.restart.retain(|key| key != LISTEN);
-        match listen {
-            Some(address) if host.web.start(host, Some(address)).await.is_ok() => {
-                result.changed.push(LISTEN.to_owned());
-            }
-            _ => result.next_start.push(LISTEN.to_owned()),
+    if result.changed.iter().any(|key| key == LISTEN) {
+        let serves = match listen {
+            Some(address) => host.web.start(host, Some(address)).await.is_ok(),
+            None => false,
+        };
+        if !serves {
+            result.changed.retain(|key| key != LISTEN);
+            result.next_start.push(LISTEN.to_owned());
         }
     }
     if let Some(done) = plugin::look_again(host, by).await {
@@ -124,7 +125,7 @@ fn compare(host: &Host, new: &Config) -> ReloadResult {
     let (mut changed, mut restart) = (Vec::new(), Vec::new());
     for key in KEYS {
         let name = format!("{}.{}", key.section, key.name);
-        match HOLD_AT_ONCE.contains(&name.as_str()) {
+        match name == LISTEN || HOLD_AT_ONCE.contains(&name.as_str()) {
             true if !(key.same)(&now, new) => changed.push(name),
             // Against what this daemon began with: it does not matter how often the file was read since.
             false if !(key.same)(&host.config, new) => restart.push(name),

@@ -44,10 +44,11 @@ pub async fn doctor(call: Call, _: Empty) -> Result<SandboxDoctorResult, Fault> 
 fn protected(fenced: &Plan) -> Vec<String> {
     let policy = &fenced.policy;
     let inside = |path: &Path| policy.writable.iter().any(|dir| path.starts_with(dir));
-    let mounts =
-        fenced.steps.mounts.iter().filter(|mount| {
-            matches!(mount.what, Place::ReadOnly | Place::Pinned) && inside(&mount.at)
-        });
+    let mounts = fenced
+        .steps
+        .mounts
+        .iter()
+        .filter(|mount| matches!(mount.what, Place::ReadOnly) && inside(&mount.at));
     let named = policy.protected.iter().map(|it| it.path.as_path());
     let paths: BTreeSet<&Path> = named.chain(mounts.map(|mount| mount.at.as_path())).collect();
     paths.into_iter().map(|path| path.display().to_string()).collect()

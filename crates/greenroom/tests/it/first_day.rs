@@ -262,3 +262,30 @@ fn empty_answers_and_files_that_are_not_there() {
     assert!(doctor.contains(home.socket().to_str().unwrap()), "{doctor}");
     assert!(doctor.contains("1 session running"), "{doctor}");
 }
+
+#[test]
+fn a_sandbox_explains_itself_once_and_says_what_is_missing() {
+    let home = Home::new();
+    let repo = home.path().join("repo");
+    std::fs::create_dir(&repo).unwrap();
+    let made = std::process::Command::new("git").args(["init", "-q"]).current_dir(&repo).status();
+    assert!(made.unwrap().success());
+    let cwd = repo.to_str().unwrap();
+    if home.run(&["sandbox", "doctor"]).code != 0 {
+        // Level full cannot be had here: there is nothing to explain, and that is refused.
+        assert_ne!(home.run(&["new", "--sandbox", "--", "true"]).code, 0);
+        return;
+    }
+    let text = home.ok(&["sandbox", "explain", "--cwd", cwd]);
+    assert!(text.contains(".git/hooks") && !text.contains("read-only in there"), "{text}");
+    let value = home.json(&["sandbox", "explain", "--cwd", cwd, "--json"]);
+    let protected: Vec<&str> =
+        value["protected"].as_array().unwrap().iter().map(|path| path.as_str().unwrap()).collect();
+    assert!(protected.iter().any(|path| path.ends_with("/.git/hooks")), "{protected:?}");
+    assert!(!protected.iter().any(|path| path.ends_with("/.git")), "commits are written there");
+    let said = home.run(&["new", "--sandbox", "--cwd", cwd, "--", "no-such-agent"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("hint: is no-such-agent installed"), "{said:?}");
+    let id = home.ok(&["new", "--sandbox", "--cwd", cwd, "--", "sh", "-c", "greenroom ls; cat"]);
+    home.wait_text(&id, "hint: a session in a sandbox cannot reach the host");
+}

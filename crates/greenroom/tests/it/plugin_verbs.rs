@@ -560,3 +560,41 @@ fn ptywrights_questions_are_answered() {
     let capabilities = home.call("plugin.capabilities", json!({}));
     assert_eq!(capabilities["permissions"].as_array().unwrap().len(), 7);
 }
+
+#[test]
+fn a_plugin_that_fails_is_shown_with_its_own_words() {
+    let home = enabled();
+    let dir = home.path().join("plugins/my-filter");
+    write(&dir.join("manifest.yaml"), QUICKSTART, 0o644);
+    write(&dir.join("filter"), "#!/bin/sh\necho no such table >&2\nexit 3\n", 0o755);
+    home.ok(&["plugins", "reload"]);
+    let said = home.run(&["plugin", "test", "my-filter", "post_session_output"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    for words in ["stderr: no such table", "greenroom plugin logs my-filter", "flush", "proc.exec"]
+    {
+        assert!(said.err.contains(words), "{words}: {said:?}");
+    }
+}
+
+#[test]
+fn task_backend_and_effort_are_told_before_the_start() {
+    let home = enabled();
+    let dir = home.path().join("plugins/asker");
+    let manifest = "name: asker\nentry: ./ask\nhooks: [pre_session_start]\ntimeout_ms: 5000\n";
+    write(&dir.join("manifest.yaml"), manifest, 0o644);
+    let script = r#"#!/bin/sh
+read line
+for word in '"task":"fix it"' '"backend":"claude"' '"effort":"high"'; do
+  case "$line" in *"$word"*) ;; *) echo '{"action":"pass"}'; exit 0 ;; esac
+done
+echo '{"action":"block","reason":"told all three"}'
+"#;
+    write(&dir.join("ask"), script, 0o755);
+    home.ok(&["plugins", "reload"]);
+    home.ok(&["new", "--task", "fix it", "--", "true"]);
+    let asked =
+        ["new", "--task", "fix it", "--backend", "claude", "--effort", "high", "--", "true"];
+    let said = home.run(&asked);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(said.err.contains("told all three"), "{said:?}");
+}
