@@ -24,7 +24,11 @@ pub async fn run(args: KillArgs, context: &Context) -> Outcome {
     let by_name = !args.sessions.is_empty();
     let targets = match by_name {
         true => several::named(args.sessions),
-        false => several::chosen(&host, &["starting", "running"], args.label).await?,
+        false => {
+            let mut all = several::chosen(&host, &[], args.label).await?;
+            all.retain(|target| target.runs);
+            all
+        }
     };
     if targets.is_empty() {
         context.out.answer(&json!({ "killed": [] }), String::new)?;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use greenroom_protocol::api::OneOrMany;
-use greenroom_protocol::api::session::{ListParams, ListResult, Listed};
+use greenroom_protocol::api::session::{ListParams, ListResult, Listed, SessionState};
 
 use super::Context;
 use crate::error::{Failure, Outcome};
@@ -19,6 +19,8 @@ pub struct Target {
     pub session: String,
     /// As the user does.
     pub shown: String,
+    /// Something of it runs, as far as is known: its program, or what that left.
+    pub runs: bool,
 }
 
 /// Those the user named, each once.
@@ -26,7 +28,7 @@ pub fn named(names: Vec<String>) -> Vec<Target> {
     let mut targets: Vec<Target> = Vec::new();
     for name in names {
         if !targets.iter().any(|target| target.session == name) {
-            targets.push(Target { session: name.clone(), shown: name });
+            targets.push(Target { session: name.clone(), shown: name, runs: true });
         }
     }
     targets
@@ -45,13 +47,15 @@ pub async fn chosen(
     let list: ListResult = host.call("session.list", &params, "list sessions").await?;
     let targets = list.sessions.iter().map(|listed| {
         let session = listed.id().to_owned();
-        let shown = match listed {
-            Listed::Info(info) if info.name.is_some() => {
-                format!("{session} ({})", info.name.as_deref().unwrap_or_default())
-            }
-            _ => session.clone(),
+        let Listed::Info(info) = listed else {
+            return Target { shown: session.clone(), session, runs: true };
         };
-        Target { session, shown }
+        let shown = match &info.name {
+            Some(name) => format!("{session} ({name})"),
+            None => session.clone(),
+        };
+        let lives = matches!(info.state, SessionState::Starting | SessionState::Running);
+        Target { session, shown, runs: lives || info.processes_left > 0 }
     });
     Ok(targets.collect())
 }

@@ -14,7 +14,7 @@ use greenroom_protocol::api::fence::{
 use super::super::Context;
 use super::super::ls::at_home;
 use crate::error::{Failure, Outcome};
-use crate::output::{Tone, one_line, tell};
+use crate::output::{Tone, count, one_line, tell};
 
 /// How to merge.
 pub struct Merge {
@@ -54,7 +54,7 @@ pub async fn diff(
             }
         };
         if several && !context.out.json {
-            let commits = counted(diff.commits, "commit");
+            let commits = count(diff.commits, "commit");
             let head = format!("{} ({}, {commits})", one_line(&diff.slug), diff.branch);
             context.out.line(&context.out.paint(Tone::Head, &head))?;
         }
@@ -104,7 +104,7 @@ pub async fn merge(worktrees: Vec<String>, how: &Merge, context: &Context) -> Ou
 fn merged_line(merged: &WorktreeMergeResult) -> String {
     let WorktreeMergeResult { slug, into, .. } = merged;
     let commit = merged.commit.get(..10).unwrap_or(&merged.commit);
-    let commits = counted(merged.commits, "commit");
+    let commits = count(merged.commits, "commit");
     match merged.action {
         MergeAction::Nothing => format!("{slug}: nothing to merge, {into} has it all"),
         MergeAction::FastForward => {
@@ -196,10 +196,6 @@ impl Told {
             _ => Ok(0),
         }
     }
-}
-
-fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn cwd() -> Option<String> {
