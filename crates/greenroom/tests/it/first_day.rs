@@ -289,3 +289,21 @@ fn a_sandbox_explains_itself_once_and_says_what_is_missing() {
     let id = home.ok(&["new", "--sandbox", "--cwd", cwd, "--", "sh", "-c", "greenroom ls; cat"]);
     home.wait_text(&id, "hint: a session in a sandbox cannot reach the host");
 }
+
+#[test]
+fn of_many_who_want_one_name_at_once_one_gets_it() {
+    let home = Home::new();
+    home.shell("read x");
+    let wanted = ["new", "--name", "same", "--", "cat"];
+    let mut starts: Vec<_> = (0..8)
+        .map(|_| {
+            let mut command = home.command(&wanted);
+            command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+            command.spawn().unwrap()
+        })
+        .collect();
+    let codes: Vec<Option<i32>> =
+        starts.iter_mut().map(|start| start.wait().unwrap().code()).collect();
+    assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
+    assert_eq!(codes.iter().filter(|code| **code == Some(1)).count(), 7, "{codes:?}");
+}
