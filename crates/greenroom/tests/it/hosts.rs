@@ -337,7 +337,8 @@ fn nothing_is_sent_to_somebody_elses_socket() {
                   while True:\n c,_=s.accept()\n print('got',len(c.recv(65536)),flush=True)";
     let mut fake = Command::new("setpriv");
     fake.args(["--reuid", "4711", "--regid", "4711", "--clear-groups", "python3", "-c", script]);
-    let mut fake = fake.arg(&socket).stdout(Stdio::piped()).spawn().unwrap();
+    let mut fake =
+        fake.arg(&socket).env("PATH", "/usr/bin:/bin").stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(fake.stdout.take().unwrap()));
     assert_eq!(lines.next().unwrap().unwrap(), "up");
     let verbs: [&[&str]; 5] =

@@ -89,7 +89,7 @@ fn upgrade_replaces_daemon_and_keeper_and_keeps_sessions() {
     let text = home.ok(&["upgrade", "--binary", copy.to_str().unwrap()]);
     assert!(
         text.starts_with("upgraded daemon and keeper from 0.")
-            && text.contains("1 sessions went on"),
+            && text.contains("1 session went on"),
         "{text}"
     );
     let after = home.call("server.stats", json!({}));
@@ -125,7 +125,7 @@ fn shutdown_ends_everything() {
     let pid = home.json(&["info", "s1", "--json"])["pid"].as_i64().unwrap();
     let said = home.run(&["shutdown", "--if-idle"]);
     assert_eq!(said.code, 1, "{said:?}");
-    assert_eq!(home.ok(&["shutdown"]), "the host has stopped; 1 sessions ended");
+    assert_eq!(home.ok(&["shutdown"]), "the host has stopped; 1 session ended");
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     assert!(gone_within(pid, std::time::Duration::from_secs(5)));
     assert!(!home.socket().exists());

@@ -42,19 +42,17 @@ fn a_daemon_that_does_not_come_up_is_told_with_its_reason() {
     let home = Home::new();
     home.shell("read x");
     let daemon = Pid::from_raw(home.daemon_pid()).unwrap();
-    let database = home.path().join("state/greenroom.db");
-    let aside = home.path().join("aside.db");
-    std::fs::rename(&database, &aside).unwrap();
-    std::fs::create_dir(&database).unwrap();
+    let lock = home.path().join("state/daemon.lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::create_dir(&lock).unwrap();
     kill_process(daemon, Signal::KILL).unwrap();
     let began = Instant::now();
     let said = home.run(&["ls"]);
     assert_eq!(said.code, 7, "{said:?}");
     assert!(said.err.contains("ends again and again"), "{said:?}");
-    assert!(said.err.contains("greenroom.db"), "the reason is told: {said:?}");
+    assert!(said.err.contains("daemon.lock"), "the reason is told: {said:?}");
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    std::fs::remove_dir(&database).unwrap();
-    std::fs::rename(&aside, &database).unwrap();
+    std::fs::remove_dir(&lock).unwrap();
     eventually("the host is back", || home.run(&["ls"]).out.contains("s1").then_some(()));
 }
 
