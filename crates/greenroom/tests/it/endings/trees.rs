@@ -35,7 +35,11 @@ fn limb(dice: &mut Dice, mark: &str, depth: u64, inside: bool) -> (String, usize
             1,
         ),
         // A private terminal with a number of its own.
-        4 if !inside => (format!("(setsid script -qec 'sleep {mark}' /dev/null {quiet} &);"), 1),
+        4 if !inside => {
+            // Its input must not end: `script` would.
+            let run = format!("sleep {mark} | script -qec \"sleep {mark}\" /dev/null");
+            (format!("(setsid sh -c '{run}' >/dev/null 2>&1 &);"), 1)
+        }
         5 => (format!("sleep {mark} & kill -STOP $!;"), 1),
         // The pid moves on all the time.
         6 => (format!("(setsid sh -c 'while :; do sleep 0.02; done' {mark} {quiet} &);"), 1),
