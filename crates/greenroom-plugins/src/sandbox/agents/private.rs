@@ -152,14 +152,12 @@ impl Tree {
 
     /// Variables that tell the agent where its state is.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, &Path)> {
-        let told = self.homes.iter().filter(|_| self.redirected).filter_map(|home| {
-            let at = match home.table.variable.as_ref()? {
-                Variable::Names(name) => (*name, home.own.as_path()),
-                Variable::NamesParent(name) => (*name, home.own.parent()?),
-            };
-            Some(at)
-        });
-        told
+        self.homes.iter().filter(|_| self.redirected).filter_map(|home| {
+            match home.table.variable.as_ref()? {
+                Variable::Names(name) => Some((*name, home.own.as_path())),
+                Variable::NamesParent(name) => Some((*name, home.own.parent()?)),
+            }
+        })
     }
 
     pub fn logins(&self) -> Vec<Login> {

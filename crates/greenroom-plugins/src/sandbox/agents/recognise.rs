@@ -131,13 +131,13 @@ fn installed(program: &str, path: Option<&OsStr>) -> Option<&'static Agent> {
     let found = match program.contains('/') {
         true => Path::new(program).canonicalize().ok()?,
         false => {
-            let dirs = std::env::split_paths(path?);
-            dirs.filter_map(|dir| dir.join(program).canonicalize().ok()).next()?
+            let place = |dir: std::path::PathBuf| dir.join(program).canonicalize().ok();
+            std::env::split_paths(path?).find_map(place)?
         }
     };
     let found = found.to_str()?;
-    let inside = |package: &&&str| found.contains(&format!("/{package}/"));
-    let by_place = AGENTS.iter().find(|agent| agent.packages.iter().find(inside).is_some());
+    let inside = |package: &&str| found.contains(&format!("/{package}/"));
+    let by_place = AGENTS.iter().find(|agent| agent.packages.iter().any(inside));
     by_place.or_else(|| named(found))
 }
 
