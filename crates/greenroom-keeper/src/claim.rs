@@ -308,6 +308,10 @@ fn space() -> Option<u64> {
 }
 
 /// Holds a lock file for as long as the answer lives, waiting a moment for whoever has it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a lock has no deadline, and nothing tells when it is free"
+)]
 pub fn hold(path: &Path, patience: Duration) -> Result<OwnedFd, ClaimError> {
     let deadline = Instant::now() + patience;
     let file = open_lock(path)?;

@@ -562,7 +562,7 @@ pub(crate) fn tell_starter(ready_fd: Option<OwnedFd>, text: &str) {
 }
 
 fn exit_status(status: rustix::process::WaitStatus) -> ExitStatus {
-    raw_exit_status(status.as_raw() as i32)
+    raw_exit_status(status.as_raw())
 }
 
 /// As `wait` gives it.

@@ -63,7 +63,7 @@ impl Series {
 pub struct Dice(u64);
 
 impl Dice {
-    pub fn next(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -73,7 +73,7 @@ impl Dice {
 
     /// From 0 to below `sides`.
     pub fn below(&mut self, sides: u64) -> u64 {
-        self.next() % sides
+        self.roll() % sides
     }
 
     /// One of them.
@@ -116,7 +116,7 @@ mod tests {
         let series = Series { cases: 1, seed: 5 };
         let rolls = |case| {
             let mut dice = series.dice(case);
-            [dice.next(), dice.below(6), u64::from(dice.coin()), *dice.pick(&[1, 2, 3])]
+            [dice.roll(), dice.below(6), u64::from(dice.coin()), *dice.pick(&[1, 2, 3])]
         };
         assert_eq!(rolls(1), rolls(1));
         assert_ne!(rolls(1), rolls(2));
