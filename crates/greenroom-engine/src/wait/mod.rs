@@ -39,6 +39,9 @@ const LOOKS_AT_ONCE: u32 = 4;
 /// Every look has this long for what filters say, also the last one: a wait of no time looks once.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// What does not depend on the picture is told without it after this long.
+const PICTURE: Duration = Duration::from_secs(1);
+
 #[derive(Clone, Debug)]
 pub struct WaitFor {
     pub matcher: Matcher,
@@ -142,7 +145,11 @@ impl SessionHandle {
         loop {
             let looked = Instant::now();
             let change = *changes.borrow_and_update();
-            let limit = self.waits_for_filters(wait.sight).then(|| deadline.max(looked + LOOK));
+            let by = match wait.matcher.reads_screen() {
+                true => deadline,
+                false => deadline.min(looked + PICTURE),
+            };
+            let limit = self.waits_for_filters(wait.sight).then(|| by.max(looked + LOOK));
             let behind = within(limit, transcript.catch_up(self, wait.sight)).await;
             let behind = behind.transpose()?.unwrap_or(Behind::Unanswered);
             let picture = within(limit, self.frame_again(wait.sight, &mut seen.known)).await;
@@ -196,7 +203,7 @@ impl SessionHandle {
             if change.closed {
                 return Err(EngineError::Gone { id: self.id() }.into());
             }
-            if looked >= deadline || !in_time {
+            if looked >= deadline || (!in_time && Instant::now() >= deadline) {
                 let nearest =
                     wait.matcher.text_sought().and_then(|sought| nearest(&screen, sought));
                 let behind = match wait.sight {
