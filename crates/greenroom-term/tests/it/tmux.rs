@@ -115,6 +115,7 @@ fn the_screen_shows_what_tmux_shows() {
 }
 
 /// What stands before a picture is taken, and what the program prints after it. Hidden state that only shows in the second.
+/// Not here: a wrap that is pending below the alternate screen. tmux 3.3a itself forgets it when that screen is left.
 fn attached() -> Vec<(&'static str, String, &'static str)> {
     let full = "0123456789".repeat(8);
     vec![
@@ -123,11 +124,6 @@ fn attached() -> Vec<(&'static str, String, &'static str)> {
         ("wrap-after-wide", format!("{}\u{4e2d}", &full[..78]), "NEXT"),
         ("wrap-after-a-mark", format!("{full}\u{301}"), "NEXT"),
         ("wrap-in-colour", format!("\x1b[31m{full}\x1b[32m"), "NEXT"),
-        (
-            "wrap-below-the-alternate-screen",
-            format!("{full}\x1b[?1049h\x1b[Hvi"),
-            "\x1b[?1049lNEXT",
-        ),
         ("wrap-in-a-region", format!("\x1b[5;8r\x1b[?6h\x1b[2;1H{full}"), "NEXT"),
         ("no-wrap", format!("\x1b[?7l{full}"), "NEXT"),
         ("origin", "\x1b[5;15r\x1b[?6h\x1b[2;4H".to_owned(), "X\x1b[HY"),
