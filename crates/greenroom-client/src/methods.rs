@@ -42,6 +42,7 @@ calls! {
     server_unsubscribe "server.unsubscribe" (UnsubscribeParams) -> UnsubscribeResult;
     server_shutdown "server.shutdown" (ShutdownParams) -> ShutdownResult;
     server_upgrade "server.upgrade" (UpgradeParams) -> UpgradeResult;
+    server_reload "server.reload" (Empty) -> ReloadResult;
     server_schema "server.schema" (SchemaParams) -> SchemaResult;
     server_web "server.web" (WebParams) -> WebResult;
     session_create "session.create" (CreateParams) -> CreateResult;

@@ -567,7 +567,7 @@ mod tests {
 
     #[test]
     fn the_contract_is_complete() {
-        let server = "hello capabilities set_notifications subscribe unsubscribe stats shutdown upgrade schema web";
+        let server = "hello capabilities set_notifications subscribe unsubscribe stats shutdown upgrade reload schema web";
         let session = "create list info input wait cancel_wait snapshot transcript resize kill close rename signal \
                        attach subscribe mark replay export";
         let run = "start list info cancel";
@@ -577,7 +577,7 @@ mod tests {
             ("server", server),
             ("session", session),
             ("run", run),
-            ("worktree", "list clean"),
+            ("worktree", "list clean info diff merge remove"),
             ("sandbox", "doctor explain"),
             ("alert", "raise"),
             ("hook", "emit"),

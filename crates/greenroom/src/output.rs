@@ -91,6 +91,11 @@ impl Output {
         Output { json, terminal, color, ascii: !is_utf8(locale().as_deref()), columns }
     }
 
+    /// The same, with tables as narrow as on a terminal.
+    pub fn like_a_terminal(self) -> Output {
+        Output { columns: self.columns.or(Some(DEFAULT_COLUMNS)), ..self }
+    }
+
     /// `text` in the colour of its tone, if colours are on.
     pub fn paint(&self, tone: Tone, text: &str) -> String {
         let text = &self.signs(text);

@@ -19,6 +19,7 @@ use super::site::Guest;
 use super::table::Route;
 use super::{answer, events, params, websocket};
 use crate::host::Host;
+use crate::methods::plugin;
 use crate::rpc::{ask, fault};
 
 /// As large as a frame on the socket.
@@ -35,9 +36,15 @@ pub async fn handle(host: Arc<Host>, route: &'static Route, mut request: Request
         "server.subscribe" => events::handle(host, guest, route, request).await,
         name => match params_of(route, request).await {
             Ok(params) => respond(ask::once(host, guest.caller, name, &params).await),
-            Err(fault) => answer::fault(&fault),
+            Err(fault) => answer::fault(&off(&host, route).unwrap_or(fault)),
         },
     }
+}
+
+/// While plugins are off, each of their paths says so, whatever was sent there.
+fn off(host: &Host, route: &Route) -> Option<Fault> {
+    let of_plugins = route.row.surfaces.rest.is_some_and(|rest| rest.contains(" /api/plugins"));
+    plugin::enabled(host).err().filter(|_| of_plugins)
 }
 
 pub fn respond(outcome: Result<ask::Body, Fault>) -> Response {

@@ -6,8 +6,10 @@
 //! purpose: any power over processes.
 
 use std::fmt::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
+use greenroom_engine::keep::{self, Lasting};
 use greenroom_keeper::tree::Process;
 
 /// Far above what is noted of one session.
@@ -50,12 +52,17 @@ impl Notes {
     }
 
     pub fn note_confined(&self, confined: Confined) {
-        let _ = std::fs::create_dir_all(&self.dir);
+        self.make();
         for (name, is) in [("confined", confined.ever), ("confined-lost", confined.lost)] {
-            if is && let Err(error) = std::fs::write(self.dir.join(name), "") {
+            if is && let Err(error) = keep::write(&self.dir.join(name), b"", Lasting::Process) {
                 tracing::warn!(name, %error, "noting that a sandbox was used");
             }
         }
+    }
+
+    /// What cannot be made is told when something is written there.
+    fn make(&self) {
+        let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
     }
 
     fn file(&self, id: u64) -> PathBuf {
@@ -71,9 +78,8 @@ impl Notes {
         note.warden.iter().for_each(|it| line("warden", it));
         note.program.iter().for_each(|it| line("program", it));
         note.others.iter().take(PROCESSES_MAX).for_each(|it| line("other", it));
-        let (file, new) = (self.file(id), self.dir.join(format!(".s{id}")));
-        let _ = std::fs::create_dir_all(&self.dir);
-        if let Err(error) = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, file)) {
+        self.make();
+        if let Err(error) = keep::write(&self.file(id), text.as_bytes(), Lasting::Process) {
             tracing::warn!(session = id, %error, "noting a session's processes");
         }
     }

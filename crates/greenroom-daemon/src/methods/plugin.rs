@@ -38,7 +38,7 @@ const PERMISSIONS: [&str; 7] = [
 ];
 
 pub async fn list(call: Call, _: Empty) -> Result<PluginListResult, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     Ok(PluginListResult {
         plugins: plugins.host.list().iter().map(view::view).collect(),
         native: view::native(),
@@ -47,14 +47,14 @@ pub async fn list(call: Call, _: Empty) -> Result<PluginListResult, Fault> {
 }
 
 pub async fn get(call: Call, params: PluginParams) -> Result<PluginGetResult, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let info = plugins.host.info(&params.name).map_err(host_fault)?;
     let record = plugins.store.record(&params.name).map_err(store_fault)?;
     Ok(view::get(&info, record))
 }
 
 pub async fn reload(call: Call, params: PluginReloadParams) -> Result<PluginReloadResult, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     reload_by(plugins, params.name, by(&call)).await
 }
 
@@ -90,12 +90,12 @@ async fn reload_by(
 }
 
 pub async fn enable(call: Call, params: PluginParams) -> Result<PluginSwitched, Fault> {
-    let info = enabled(&call)?.host.enable(&params.name).await.map_err(host_fault)?;
+    let info = enabled(&call.host)?.host.enable(&params.name).await.map_err(host_fault)?;
     Ok(switched(&info, "enable"))
 }
 
 pub async fn disable(call: Call, params: PluginParams) -> Result<PluginSwitched, Fault> {
-    let info = enabled(&call)?.host.disable(&params.name).await.map_err(host_fault)?;
+    let info = enabled(&call.host)?.host.disable(&params.name).await.map_err(host_fault)?;
     Ok(switched(&info, "disable"))
 }
 
@@ -109,7 +109,7 @@ fn switched(info: &PluginInfo, action: &str) -> PluginSwitched {
 }
 
 pub async fn test(call: Call, params: PluginTestParams) -> Result<PluginTestResult, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let hook = hook_named(&params.hook)?;
     let payload = match params.payload {
         TestPayload::Object(payload) => payload,
@@ -134,7 +134,7 @@ pub async fn test(call: Call, params: PluginTestParams) -> Result<PluginTestResu
 }
 
 pub async fn order(call: Call, params: PluginOrderParams) -> Result<PluginOrderResult, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let hook = hook_named(&params.hook)?;
     let (turns, remarks) = plugins.host.order(hook.hook);
     Ok(PluginOrderResult {
@@ -145,7 +145,7 @@ pub async fn order(call: Call, params: PluginOrderParams) -> Result<PluginOrderR
 }
 
 pub async fn stats(call: Call, params: PluginStatsParams) -> Result<PluginStatsResult, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let infos = match &params.name {
         Some(name) => vec![plugins.host.info(name).map_err(host_fault)?],
         None => plugins.host.list(),
@@ -155,7 +155,7 @@ pub async fn stats(call: Call, params: PluginStatsParams) -> Result<PluginStatsR
 }
 
 pub async fn logs(call: Call, params: PluginLogsParams) -> Result<PluginLogsResult, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let lines = params.lines.unwrap_or(LINES_DEFAULT).min(LINES_MAX) as usize;
     let lines = plugins.host.logs(&params.name, lines).map_err(host_fault)?;
     let lines = lines.into_iter().map(|line| PluginLogLine {
@@ -167,7 +167,7 @@ pub async fn logs(call: Call, params: PluginLogsParams) -> Result<PluginLogsResu
 }
 
 pub async fn add(call: Call, params: PluginAddParams) -> Result<PluginAddResult, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let taken = blocking(&plugins.store, move |store| store.add(&params.source)).await?;
     refresh(&plugins.host, Some(&taken.name)).await;
     plugins.host.audit(
@@ -180,7 +180,7 @@ pub async fn add(call: Call, params: PluginAddParams) -> Result<PluginAddResult,
 }
 
 pub async fn link(call: Call, params: PluginLinkParams) -> Result<PluginGranted, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let who = by(&call);
     let taken =
         blocking(&plugins.store, move |store| store.link(Path::new(&params.path), &who)).await?;
@@ -189,7 +189,7 @@ pub async fn link(call: Call, params: PluginLinkParams) -> Result<PluginGranted,
 }
 
 pub async fn remove(call: Call, params: PluginParams) -> Result<PluginRemoved, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let name = params.name.clone();
     blocking(&plugins.store, move |store| store.remove(&name)).await?;
     refresh(&plugins.host, None).await;
@@ -198,7 +198,7 @@ pub async fn remove(call: Call, params: PluginParams) -> Result<PluginRemoved, F
 }
 
 pub async fn grant(call: Call, params: PluginGrantParams) -> Result<PluginGranted, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let granting = Granting { digest: params.digest, only: params.only, by: by(&call) };
     let name = params.name.clone();
     let found = blocking(&plugins.store, move |store| store.grant(&name, &granting)).await?;
@@ -209,7 +209,7 @@ pub async fn grant(call: Call, params: PluginGrantParams) -> Result<PluginGrante
 }
 
 pub async fn revoke(call: Call, params: PluginParams) -> Result<PluginGranted, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let name = params.name.clone();
     let found = blocking(&plugins.store, move |store| store.revoke(&name)).await?;
     plugins.host.audit(json!({"what": "revoked", "plugin": &params.name, "by": by(&call)}));
@@ -222,7 +222,7 @@ pub async fn revoke(call: Call, params: PluginParams) -> Result<PluginGranted, F
 }
 
 pub async fn pending(call: Call, _: Empty) -> Result<PluginPendingResult, Fault> {
-    let plugins = enabled(&call)?;
+    let plugins = enabled(&call.host)?;
     let mut pending = Vec::new();
     for info in plugins.host.list().iter().filter(|info| consent::waits(info)) {
         let record = plugins.store.record(&info.name).map_err(store_fault)?;
@@ -240,7 +240,7 @@ pub async fn capabilities(call: Call, _: Empty) -> Result<PluginCapabilitiesResu
         capabilities: CAPABILITIES.iter().map(|row| row.name.to_owned()).collect(),
         hooks: HookName::all().map(str::to_owned).collect(),
         runtimes: ["oneshot", "jsonl"].map(str::to_owned).to_vec(),
-        enabled: enabled(&call).is_ok(),
+        enabled: enabled(&call.host).is_ok(),
     })
 }
 
@@ -259,7 +259,7 @@ pub async fn validate_manifest(
 }
 
 pub async fn describe(call: Call, params: PluginParams) -> Result<PluginDescribeResult, Fault> {
-    let info = enabled(&call)?.host.info(&params.name).map_err(host_fault)?;
+    let info = enabled(&call.host)?.host.info(&params.name).map_err(host_fault)?;
     Ok(PluginDescribeResult {
         manifest: view::manifest(&info).unwrap_or_default(),
         plugin: info.name,
@@ -297,7 +297,7 @@ fn loading<'c>(call: &'c Call, method: &str) -> Result<&'c Plugins, Fault> {
     };
     let plugins =
         call.host.plugins.get().filter(|plugins| plugins.allow_load).ok_or_else(refused)?;
-    enabled(call).map(|_| plugins)
+    enabled(&call.host).map(|_| plugins)
 }
 
 async fn granted(plugins: &Plugins, name: &str) -> Result<PluginGranted, Fault> {
@@ -318,8 +318,9 @@ async fn refresh(host: &PluginHost, only: Option<&str>) {
     }
 }
 
-fn enabled(call: &Call) -> Result<&Plugins, Fault> {
-    let plugins = call.host.plugins.get().filter(|plugins| plugins.host.enabled());
+/// The plugins, unless they are off.
+pub fn enabled(host: &Host) -> Result<&Plugins, Fault> {
+    let plugins = host.plugins.get().filter(|plugins| plugins.host.enabled());
     plugins.ok_or_else(|| {
         Fault::new(FaultKind::PluginsDisabled, "plugins disabled")
             .hint("set plugins.enabled = true in the configuration and restart the host with greenroom upgrade")

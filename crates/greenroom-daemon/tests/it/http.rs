@@ -130,8 +130,16 @@ fn request(row: &Method) -> (&'static str, String, Option<Value>) {
             filled.push_str(part);
             continue;
         }
-        let named =
-            ["session", "run", "name", "plugin", "approval", "id", part.trim_matches(['{', '}'])];
+        let named = [
+            "session",
+            "run",
+            "name",
+            "plugin",
+            "approval",
+            "worktree",
+            "id",
+            part.trim_matches(['{', '}']),
+        ];
         let value = named.iter().find_map(|name| members.remove(*name));
         filled.push_str(&value.as_ref().map_or_else(|| "x1".to_owned(), spelled));
     }

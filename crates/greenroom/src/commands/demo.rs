@@ -248,7 +248,7 @@ async fn list(host: &Host, tale: &mut Tale) -> Result<(), Failure> {
     let params = ListParams { detail: true, ..ListParams::default() };
     let list: ListResult = host.call("session.list", &params, "list sessions").await?;
     check(list.sessions.len() == 1, || format!("{} sessions instead of 1", list.sessions.len()))?;
-    let table = ls::table(&list.sessions, &tale.out);
+    let table = ls::table(&list.sessions, &tale.out.like_a_terminal());
     tale.done("greenroom ls:", json!({ "sessions": list.sessions }))?;
     tale.say(table.trim_end())
 }

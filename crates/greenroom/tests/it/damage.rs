@@ -91,7 +91,10 @@ fn next_daemon(home: &Home) {
     });
 }
 
-const WAYS: [(&str, fn(&Path)); 5] = [
+/// A name, and what it does to a file.
+type Way = (&'static str, fn(&Path));
+
+const WAYS: [Way; 5] = [
     ("missing", |path| fs::remove_file(path).unwrap()),
     ("empty", |path| fs::write(path, "").unwrap()),
     ("short", |path| {

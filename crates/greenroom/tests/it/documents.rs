@@ -183,7 +183,7 @@ fn read_aloud(name: &str, lines: &[Line], home: &Path) -> Vec<String> {
     }
     let mut child = bash.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
     let said = child.stdout.take().unwrap();
-    let (tell, hear) = mpsc::channel();
+    let (tell, hear) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
         for line in BufReader::new(said).lines().map_while(Result::ok) {
             let _ = tell.send(line);

@@ -74,7 +74,7 @@ impl User {
             From::Login(login) => drop(command.env("XDG_RUNTIME_DIR", self.runtime(login))),
             From::Link => drop(command.env("HOME", self.path("link"))),
             From::Named => {
-                drop(command.env("XDG_STATE_HOME", self.path("link/.local/../.local/state/")));
+                command.env("XDG_STATE_HOME", self.path("link/.local/../.local/state/"));
             }
         }
         command

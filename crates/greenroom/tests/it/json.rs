@@ -23,6 +23,8 @@ const CALLS: &[(&str, &[&str])] = &[
     ("web", &["web"]),
     ("upgrade", &["upgrade"]),
     ("doctor", &["doctor"]),
+    ("stats", &["stats"]),
+    ("reload", &["reload"]),
     ("logs", &["logs"]),
     ("completions", &["completions", "bash"]),
     ("schema", &["schema"]),

@@ -1,6 +1,7 @@
 //! The daemon is killed again and again, at any moment of any chain: while sessions are prepared, run, end and are cleaned
 //! up after, and while the next daemon finishes what was open. Afterwards nothing is left of what is gone, and all work
 //! is still there. A series: `make soak` kills more often.
+#![expect(clippy::print_stderr, reason = "how hard it was belongs to the output")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -416,7 +416,8 @@ fn force_keeps_commits_and_every_file_under_a_ref() {
 #[test]
 fn force_does_not_take_what_no_commit_can_hold() {
     let stage = Stage::new();
-    let trouble: [(&str, fn(&Path)); 5] = [
+    type Trouble = (&'static str, fn(&Path));
+    let trouble: [Trouble; 5] = [
         ("in conflict: a", |path| {
             fs::write(path.join("a"), "stashed\n").unwrap();
             git(path, &["stash", "-q"]);

@@ -40,7 +40,8 @@ fn limb(dice: &mut Dice, mark: &str, depth: u64, inside: bool) -> (String, usize
             let run = format!("sleep {mark} | script -qec \"sleep {mark}\" /dev/null");
             (format!("(setsid sh -c '{run}' >/dev/null 2>&1 &);"), 1)
         }
-        5 => (format!("sleep {mark} & kill -STOP $!;"), 1),
+        // Stopped by itself: from outside it could be stopped before it has the mark.
+        5 => (format!("sh -c 'kill -STOP $$; exec sleep 1000' {mark} &"), 1),
         // The pid moves on all the time.
         6 => (format!("(setsid sh -c 'while :; do sleep 0.02; done' {mark} {quiet} &);"), 1),
         7 if !inside => (format!("(setsid unshare -Urpf sleep {mark} {quiet} &);"), 0),
@@ -109,7 +110,8 @@ fn case(dice: &mut Dice, number: u64) {
     words.extend(["--", "sh", "-c", &script]);
     home.ok(&words);
     if matches!(end, End::Kill) {
-        wait_for(&ours, expected);
+        let (have, all) = (|| marked(&ours).len() >= expected, &what);
+        eventually(&format!("{expected} processes run: {all}"), || have().then_some(()));
         wait_for(&beside, 2);
     }
     if leaves {
