@@ -44,6 +44,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("mcp", "surfaces.rs"),
     ("plugin", "plugin_verbs.rs"),
     ("hook", "notices.rs"),
+    ("man", "home.rs"),
+    ("help", "first_day.rs"),
 ];
 
 fn prepare(home: &Home) -> (String, String) {

@@ -69,13 +69,15 @@ fn a_caller_from_inside_gets_no_answer() {
     let work = tempfile::tempdir().unwrap();
     std::fs::set_permissions(work.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .unwrap();
-    let socket = home.socket();
+    let socket = work.path().join("x.sock");
     let config = format!("[sandbox]\nshow = [\"{}\"]\n", socket.display());
     std::fs::write(home.path().join("config.toml"), config).unwrap();
     let mut serve = home.command(&["serve"]);
     let mut serve = serve.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(serve.stdout.take().unwrap()).lines();
     lines.next().unwrap().unwrap();
+    // Another name of the very socket, in a place that is seen inside.
+    std::fs::hard_link(home.socket(), &socket).unwrap();
     let run = |args: &[&str]| {
         let mut command = home.command(args);
         command.current_dir(work.path()).env("GREENROOM_SOCKET", &socket).output().unwrap()
