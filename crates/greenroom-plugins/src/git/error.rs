@@ -82,11 +82,11 @@ fn is_closed(said: &str, place: &std::path::Path) -> bool {
         && rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_err()
 }
 
-/// The first lines of what git said, for a sentence.
+/// The first lines of what git said, for a sentence; its advice is for somebody who types git.
 pub(super) fn text_of(said: &[u8]) -> String {
     const SHOWN: usize = 300;
     let text = String::from_utf8_lossy(said);
-    let mut line = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
-    line.truncate(3);
+    let says = |line: &&str| !line.is_empty() && !line.starts_with("hint:");
+    let line: Vec<&str> = text.lines().map(str::trim).filter(says).take(3).collect();
     line.join("; ").chars().filter(|c| !c.is_control()).take(SHOWN).collect()
 }

@@ -45,6 +45,8 @@ enum What {
         directory: bool,
         /// Read-only where it may be that what is around it is not.
         fixed: bool,
+        /// Not made where it is missing by now: git outside took it away, and an empty branch would be a broken one.
+        found: bool,
     },
     Mask,
     /// The directory as it is, and what of it is not seen.
@@ -149,24 +151,28 @@ fn copy(at: &Path, source: BorrowedFd<'_>, attributes: u64) -> Result<Piece, Err
     let tree = clone(source)?;
     restrict_mount(tree.as_fd(), attributes)?;
     let fixed = attributes & RDONLY != 0;
-    Ok(Piece { at: at.to_owned(), what: What::Copy { tree, directory, fixed } })
+    Ok(Piece { at: at.to_owned(), what: What::Copy { tree, directory, fixed, found: false } })
 }
 
-/// Everything in `dir` except one entry (and its lock) becomes read-only.
+/// Everything in `dir` except one entry becomes read-only. Locks are left alone: each is a moment of git at work, which
+/// renames it, and nothing that git reads.
 fn siblings(dir: &Path, except: &std::ffi::OsStr, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
     let failing = || format!("protect what is beside {}", dir.join(except).display());
     let fd = paths::open_real(dir).failing(Layer::Paths, failing)?;
     let names = paths::entries(fd.as_fd(), MAX_SIBLINGS).failing(Layer::Paths, failing)?;
-    let mut lock = except.to_owned();
-    lock.push(".lock");
-    for name in names.into_iter().filter(|name| name != except && *name != lock) {
+    let is_lock = |name: &OsStr| name.as_encoded_bytes().ends_with(b".lock");
+    for name in names.into_iter().filter(|name| name != except && !is_lock(name)) {
         let at = dir.join(name);
-        match paths::open(&at) {
-            // A lock file of somebody at work, gone again.
+        let taken = paths::open(&at);
+        match taken.and_then(|fd| copy(&at, fd.as_fd(), RDONLY | NOSUID | NODEV)) {
+            // Deleted or packed meanwhile.
             Err(Errno::NOENT) => {}
-            source => {
-                let piece = source.and_then(|fd| copy(&at, fd.as_fd(), RDONLY | NOSUID | NODEV));
-                pieces.push(piece.failing(Layer::Mounts, failing)?);
+            piece => {
+                let mut piece = piece.failing(Layer::Mounts, failing)?;
+                if let What::Copy { found, .. } = &mut piece.what {
+                    *found = true;
+                }
+                pieces.push(piece);
             }
         }
     }
@@ -252,13 +258,18 @@ fn place(
     for piece in pieces {
         let at = &piece.at;
         let placed = match piece.what {
-            What::Copy { tree, directory, fixed } => {
+            What::Copy { tree, directory, fixed, found } => {
                 if fixed {
                     guards.fixed(at.clone());
                 }
-                paths::mount_point(at, directory)
-                    .and_then(|target| attach(tree.as_fd(), target.as_fd()))
-                    .map(|()| None)
+                let target = match found {
+                    true => paths::open(at),
+                    false => paths::mount_point(at, directory),
+                };
+                match target.and_then(|target| attach(tree.as_fd(), target.as_fd())) {
+                    Err(Errno::NOENT) if found => Ok(None),
+                    placed => placed.map(|()| None),
+                }
             }
             What::Without { dir, names } => {
                 let skip = |name: &OsStr| {

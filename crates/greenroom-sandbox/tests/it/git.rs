@@ -248,6 +248,35 @@ fn packed_branches_beside_its_own_cannot_be_moved() {
     }
 }
 
+/// Branches come and go outside while sandboxes start beside them. What was there a moment ago is not made again: an empty
+/// branch is a broken one, and an empty lock keeps git out for ever.
+#[test]
+fn a_start_makes_no_branches_and_no_locks() {
+    let repo = Repo::new(User::Ordinary, shared());
+    let heads = repo.git_dir().join("refs/heads/greenroom");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let coming_and_going = scope.spawn(|| {
+            let id = std::fs::read(heads.join("beside")).unwrap();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::write(heads.join("new.lock"), &id).unwrap();
+                std::fs::rename(heads.join("new.lock"), heads.join("new")).unwrap();
+                std::fs::remove_file(heads.join("new")).unwrap();
+            }
+        });
+        for _ in 0..12 {
+            let outcome = repo.sh(Level::Full, "true");
+            assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        coming_and_going.join().unwrap();
+    });
+    let mut left: Vec<_> =
+        std::fs::read_dir(&heads).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["beside", "feat"]);
+}
+
 /// A commit replaces the branch's file, and with it what fixed that file.
 #[test]
 fn a_branch_that_others_move_cannot_be_moved_by_this_one() {
