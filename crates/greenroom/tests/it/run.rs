@@ -215,8 +215,8 @@ fn runs_are_listed_shown_and_stopped() {
 #[test]
 fn a_second_run_does_not_continue_the_first_ones_branches() {
     let team = Team::new();
-    let script =
-        "echo \"$1\" >> log; git add log; git -c user.name=t -c user.email=t@t commit -qm work";
+    // The number makes each commit another one: the same work in the same second would be the same commit, and held by the first run's branch.
+    let script = "echo \"$1\" >> log; git add log; git -c user.name=t -c user.email=t@t commit -qm \"work $$\"";
     let mut value = pipeline(script);
     value["session"] = json!({ "worktree": "feat" });
     let file = team.file("p.json", &value);
