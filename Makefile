@@ -22,7 +22,7 @@ DENY_VERSION := 0.20.2
 MACHETE_VERSION := 0.9.2
 FUZZ_VERSION := 0.13.2
 # Programs the tests drive through a session.
-PROGRAMS := tmux vim less htop
+PROGRAMS := tmux vim less htop jq curl
 
 # The tools are run a few times, not for hours: compile them quickly.
 INSTALL := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
