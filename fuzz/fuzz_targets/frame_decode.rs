@@ -6,7 +6,7 @@
 //! The first byte says how the stream is cut; the rest is the stream.
 #![no_main]
 
-use greenroom_protocol::asciicast;
+use greenroom_formats::asciicast;
 use greenroom_protocol::attach::AttachDecoder;
 use greenroom_protocol::frame::{FrameDecoder, FrameError};
 use greenroom_protocol::methods;

@@ -146,13 +146,7 @@ fn check_order(reader: &greenroom_engine::journal::JournalReader, from: ReplayFr
         let (start, end) = match item {
             Item::Output { seq, bytes, .. } => (seq.0, seq.0 + bytes.len() as u64),
             Item::Gap { from, to } => (from.0, to.0),
-            Item::Keyframe { seq, .. }
-            | Item::Resize { seq, .. }
-            | Item::Input { seq, .. }
-            | Item::Mark { seq, .. }
-            | Item::Exit { seq, .. }
-            | Item::Reattached { seq, .. }
-            | Item::NotesLost { seq, .. } => (seq.0, seq.0),
+            Item::Keyframe { seq, .. } | Item::Note { seq, .. } => (seq.0, seq.0),
         };
         assert!(at.is_none_or(|at| at == start), "item at {start}, expected {at:?}");
         at = Some(end);

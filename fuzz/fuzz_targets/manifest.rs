@@ -1,7 +1,8 @@
-//! Any bytes as a manifest, in each syntax: no panic, and what is accepted can be written down and read again.
+//! Any bytes as a manifest, in each syntax: no panic, and what is accepted can be written down and
+//! read again.
 #![no_main]
 
-use greenroom_protocol::manifest::{FILE_NAMES, Format, parse, to_toml};
+use greenroom_formats::manifest::{FILE_NAMES, Format, parse, to_toml};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,5 @@
-//! Writes each event as it comes, one JSON object a line, into `audit.jsonl` of the plugin's own directory for data.
+//! Writes each event as it comes, one JSON object a line, into `audit.jsonl` of the plugin's own
+//! directory for data.
 //!
 //! A line is on the disk before it is answered for. At 16 MiB the file becomes `audit.jsonl.1`.
 

@@ -1,5 +1,5 @@
-//! Known vulnerabilities, by cargo-deny. Its database comes over the network: without one the check is
-//! *not done*, and says so; a finding is always a failure.
+//! Known vulnerabilities, by cargo-deny. Its database comes over the network: without one the check
+//! is *not done*, and says so; a finding is always a failure.
 
 use std::process::Command;
 
@@ -31,7 +31,8 @@ enum Verdict {
     Found,
 }
 
-/// What cargo-deny says when it cannot get the database, as opposed to when it found something in it.
+/// What cargo-deny says when it cannot get the database, as opposed to when it found something in
+/// it.
 const FETCH_FAILURES: &[&str] =
     &["failed to fetch advisory database", "failed to load advisory database", "unable to fetch"];
 

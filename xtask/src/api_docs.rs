@@ -1,7 +1,8 @@
 //! `docs/api.md`, written from the method table so that it cannot disagree with the code.
 //!
-//! In: `greenroom_protocol::methods::document` (the table with JSON Schemas) and a hand-written introduction.
-//! Out: one Markdown page. `check` fails when the tracked page is not what would be written now.
+//! In: `greenroom_protocol::methods::document` (the table with JSON Schemas) and a hand-written
+//! introduction. Out: one Markdown page. `check` fails when the tracked page is not what would be
+//! written now.
 
 use std::fmt::Write as _;
 
@@ -89,14 +90,16 @@ fn fields(title: &str, schema: &Value, table: &Value, out: &mut String) {
 fn events(table: &Value, out: &mut String) {
     out.push_str("\n## Events and pushes\n\n");
     out.push_str("Logged events have an id and can be replayed (`server.subscribe`); the others are only pushed to those connected.\n\n");
-    out.push_str("| kind | logged | when, and what is in `data` |\n|---|---|---|\n");
+    out.push_str("| kind | logged | when | what is in `data` |\n|---|---|---|---|\n");
     for event in list(&table["events"]) {
         let logged = if event["logged"] == true { "yes" } else { "no" };
+        let data: Vec<&str> = list(&event["data"]).map(text).collect();
         let _ = writeln!(
             out,
-            "| `{}` | {logged} | {} |",
+            "| `{}` | {logged} | {} | {} |",
             text(&event["kind"]),
-            cell(text(&event["summary"]))
+            cell(text(&event["summary"])),
+            data.join(", ")
         );
     }
 }
@@ -262,7 +265,8 @@ fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use greenroom_protocol::methods::{EVENTS, METHODS};
+    use greenroom_protocol::events;
+    use greenroom_protocol::methods::METHODS;
     use serde_json::json;
 
     use super::*;
@@ -274,7 +278,7 @@ mod tests {
         for method in METHODS {
             assert!(page.contains(&format!("\n### {}\n", method.name)), "{}", method.name);
         }
-        for event in EVENTS {
+        for event in events::all() {
             assert!(page.contains(&format!("| `{}` |", event.kind)), "{}", event.kind);
         }
     }

@@ -20,7 +20,8 @@ struct Room {
     may_use: &'static [&'static str],
     /// Crates that must not appear anywhere below it.
     never: &'static [&'static str],
-    /// Words its sources must not contain, where a dependency cannot tell (tokio has sockets in it).
+    /// Words its sources must not contain, where a dependency cannot tell (tokio has sockets in
+    /// it).
     no_words: &'static [&'static str],
 }
 
@@ -34,17 +35,67 @@ const ROOMS: &[Room] = &[
         &[
             "fake-agent",
             "greenroom-client",
+            "greenroom-config",
             "greenroom-daemon",
+            "greenroom-formats",
             "greenroom-keeper",
+            "greenroom-mcp",
             "greenroom-protocol",
             "greenroom-sandbox",
         ],
     ),
     room(
         "greenroom-daemon",
-        &["greenroom-engine", "greenroom-keeper", "greenroom-plugins", "greenroom-protocol"],
+        &[
+            "greenroom-config",
+            "greenroom-engine",
+            "greenroom-formats",
+            "greenroom-keeper",
+            "greenroom-mcp",
+            "greenroom-plugins",
+            "greenroom-protocol",
+            "greenroom-proxy",
+            "greenroom-runs",
+            "greenroom-workspace",
+        ],
     ),
-    room("greenroom-plugins", &["greenroom-engine", "greenroom-protocol", "greenroom-sandbox"]),
+    // Speaks to the host through one role: it starts no process, opens no socket and knows no
+    // client.
+    Room {
+        name: "greenroom-runs",
+        may_use: &["greenroom-engine", "greenroom-formats", "greenroom-protocol"],
+        never: &["axum", "rusqlite"],
+        no_words: &["std::net", "std::process", "UnixStream"],
+    },
+    room(
+        "greenroom-config",
+        &[
+            "greenroom-engine",
+            "greenroom-formats",
+            "greenroom-keeper",
+            "greenroom-plugins",
+            "greenroom-protocol",
+            "greenroom-workspace",
+        ],
+    ),
+    // Faces a hostile network: it knows hosts and ports, and no session.
+    Room {
+        name: "greenroom-proxy",
+        may_use: &["greenroom-protocol", "greenroom-sandbox"],
+        never: &["alacritty_terminal", "rusqlite"],
+        no_words: &[],
+    },
+    room(
+        "greenroom-plugins",
+        &[
+            "greenroom-engine",
+            "greenroom-formats",
+            "greenroom-plugin-api",
+            "greenroom-protocol",
+            "greenroom-sandbox",
+        ],
+    ),
+    room("greenroom-workspace", &["greenroom-engine", "greenroom-protocol", "greenroom-sandbox"]),
     Room {
         name: "greenroom-engine",
         may_use: &["greenroom-term"],
@@ -70,10 +121,28 @@ const ROOMS: &[Room] = &[
         no_words: &[],
     },
     Room {
-        name: "greenroom-protocol",
+        name: "greenroom-plugin-api",
         may_use: &[],
+        never: &["regex", "strsim", "tokio", "toml"],
+        no_words: &["std::net", "std::fs", "std::process"],
+    },
+    Room {
+        name: "greenroom-formats",
+        may_use: &["greenroom-plugin-api", "greenroom-protocol"],
+        never: &["rusqlite", "tokio"],
+        no_words: &["std::net", "std::fs", "std::process"],
+    },
+    Room {
+        name: "greenroom-protocol",
+        may_use: &["greenroom-plugin-api"],
         never: &["alacritty_terminal", "mio", "rusqlite", "tokio"],
         no_words: &["std::net", "std::fs", "std::process"],
+    },
+    Room {
+        name: "greenroom-mcp",
+        may_use: &["greenroom-protocol"],
+        never: &["axum", "rusqlite"],
+        no_words: &["std::net", "std::fs", "std::process", "UnixStream"],
     },
     Room {
         name: "greenroom-client",
@@ -94,7 +163,7 @@ const ROOMS: &[Room] = &[
         "greenroom-bench",
         &["greenroom-client", "greenroom-engine", "greenroom-protocol", "greenroom-term"],
     ),
-    room("test-series", &[]),
+    room("test-kit", &[]),
     room("xtask", &["greenroom-protocol"]),
 ];
 
@@ -181,8 +250,8 @@ fn members(root: &Path) -> Result<Vec<Member>> {
         .collect()
 }
 
-/// Everything below one crate, as it would be built alone: `cargo metadata` would unite the features of the
-/// whole workspace and see edges this crate does not have.
+/// Everything below one crate, as it would be built alone: `cargo metadata` would unite the
+/// features of the whole workspace and see edges this crate does not have.
 fn below(root: &Path, name: &str) -> Result<BTreeSet<String>> {
     let text = cargo(root, &["tree", "-e", "normal", "--prefix", "none", "-f", "{p}", "-p", name])?;
     Ok(parse_tree(&text))
@@ -274,6 +343,20 @@ mod tests {
     }
 
     #[test]
+    fn nobody_uses_the_test_kit_but_in_tests() {
+        let kit = "test-kit.path = \"../test-kit\"\n";
+        let (_dir, tree) = workspace(&[
+            ("test-kit", ""),
+            ("greenroom-term", &format!("[dev-dependencies]\n{kit}")),
+            ("greenroom-engine", &format!("[dependencies]\n{kit}")),
+            ("greenroom-bench", &format!("[build-dependencies]\n{kit}")),
+        ]);
+        let faults = check(&tree).unwrap();
+        let expected = ["greenroom-bench", "greenroom-engine"];
+        assert_eq!(faults, expected.map(|name| format!("{name} must not depend on test-kit")));
+    }
+
+    #[test]
     fn a_crate_without_a_row_is_caught() {
         let (_dir, tree) = workspace(&[("greenroom-attic", "")]);
         assert!(check(&tree).unwrap()[0].starts_with("greenroom-attic has no row"));
@@ -294,6 +377,7 @@ mod tests {
         for room in ROOMS {
             for used in room.may_use {
                 assert!(ROOMS.iter().any(|other| other.name == *used), "{used} has no row");
+                assert_ne!(*used, "test-kit", "{} must not ship it", room.name);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Nothing of the machine it was written on: no absolute home or workplace paths, no private registries.
+//! Nothing of the machine it was written on: no absolute home or workplace paths, no private
+//! registries.
 
 use anyhow::Result;
 

@@ -1,16 +1,22 @@
 //! Checks of the repository itself, run by `make test`.
 //!
-//! In: the tracked files and the dependency graph. Out: a list of what is wrong, and an exit status.
-//! Deliberately absent: building, testing and linting the product (the Makefile calls cargo for that).
+//! In: the tracked files and the dependency graph. Out: a list of what is wrong, and an exit
+//! status. Deliberately absent: building, testing and linting the product (the Makefile calls cargo
+//! for that).
 
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
 mod advisories;
 mod api_docs;
+mod cycles;
 mod directions;
 mod documents;
+mod glossary;
 mod leaks;
+mod method_names;
+mod prose;
+mod rooms;
 mod sizes;
 mod tree;
 mod unsafe_code;
@@ -50,11 +56,16 @@ type Check = (&'static str, fn(&Tree) -> Result<Vec<String>>);
 const CHECKS: &[Check] = &[
     ("dependency directions", directions::check),
     ("words a room must not know", directions::check_words),
+    ("module cycles", cycles::check),
     ("documents", documents::check),
+    ("rooms", rooms::check),
+    ("prose", prose::check),
+    ("glossary", glossary::check),
     ("generated documents", api_docs::check),
     ("file sizes", sizes::check),
     ("unsafe code", unsafe_code::check),
     ("leaks", leaks::check),
+    ("names of methods and events", method_names::check),
     ("one way to the terminal", voices::check),
 ];
 

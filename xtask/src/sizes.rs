@@ -7,7 +7,8 @@ use crate::tree::Tree;
 /// Lines of one file without its tests. House style looks twice at 400; this is the hard stop.
 const MAX_LINES: usize = 700;
 
-/// Files that may be longer, how long, and why. An exception that is no longer needed is a fault too.
+/// Files that may be longer, how long, and why. An exception that is no longer needed is a fault
+/// too.
 const EXCEPTIONS: &[(&str, usize, &str)] = &[];
 
 pub fn check(tree: &Tree) -> Result<Vec<String>> {
@@ -42,7 +43,8 @@ pub fn is_test_file(path: &str) -> bool {
     path.split('/').any(|part| matches!(part, "tests" | "benches" | "fuzz" | "tests.rs"))
 }
 
-/// The numbered lines of a source file outside `#[cfg(test)]` items, found by indentation as rustfmt writes it.
+/// The numbered lines of a source file outside `#[cfg(test)]` items, found by indentation as
+/// rustfmt writes it.
 pub fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut skip: Skip = Skip::No;
     (1..).zip(text.lines()).filter(move |(_, line)| {

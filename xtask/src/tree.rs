@@ -1,6 +1,7 @@
 //! The tracked files of the repository, read once.
 //!
-//! In: `git ls-files`. Out: paths and texts. Untracked files are not looked at: they are not the repository yet.
+//! In: `git ls-files`. Out: paths and texts. Untracked files are not looked at: they are not the
+//! repository yet.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

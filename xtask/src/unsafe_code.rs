@@ -62,7 +62,8 @@ fn crate_roots(tree: &Tree) -> Result<Vec<(String, String)>> {
     Ok(roots)
 }
 
-/// An `unsafe` block, function, impl or attribute; not the word in a comment, a string or `unsafe_code`.
+/// An `unsafe` block, function, impl or attribute; not the word in a comment, a string or
+/// `unsafe_code`.
 fn has_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     [

@@ -1,6 +1,8 @@
-//! Who may write to the user's terminal: text of others must not reach it unescaped, so there is one way out.
+//! Who may write to the user's terminal: text of others must not reach it unescaped, so there is
+//! one way out.
 //!
-//! The binary's `output` escapes what it prints; nobody else writes to stdout or stderr, but for those named here.
+//! The binary's `output` escapes what it prints; nobody else writes to stdout or stderr, but for
+//! those named here.
 
 use anyhow::Result;
 
@@ -18,7 +20,8 @@ const VOICES: &[(&str, &str)] = &[
 ];
 
 /// What looks at a stream and writes nothing.
-const HARMLESS: &[&str] = &[".is_terminal()", ".as_fd()", "tcgetwinsize(", "use_stderr()"];
+const HARMLESS: &[&str] =
+    &[".is_terminal()", ".as_fd()", "hangup::closed(", "tcgetwinsize(", "use_stderr()"];
 
 pub fn check(tree: &Tree) -> Result<Vec<String>> {
     let mut faults = Vec::new();

@@ -7,7 +7,6 @@ use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::draft::Draft;
-use crate::face;
 use crate::input::{Decoder, Input};
 use crate::line::{Line, Style};
 use crate::options::Options;
@@ -15,6 +14,7 @@ use crate::paint::{Live, View};
 use crate::script::Script;
 use crate::tty::{Tty, TtyError, Wake};
 use crate::turn::{Act, Dialog, acts};
+use crate::widgets;
 
 /// How long an ESC may wait for the rest of a sequence before it was the Escape key.
 const ESCAPE_WAIT: Duration = Duration::from_millis(50);
@@ -25,7 +25,7 @@ const MAX_QUEUE: usize = 8;
 /// This much text in one read was not typed by hand.
 const PASTE_BURST: usize = 16;
 
-pub fn run(script: Script, options: &Options) -> Result<u8, TtyError> {
+pub(crate) fn run(script: Script, options: &Options) -> Result<u8, TtyError> {
     let mut tty = Tty::open()?;
     let mut agent = Agent::new(script, options, tty.size());
     agent.start(options.prompt.clone());
@@ -99,7 +99,7 @@ impl Agent {
         }
         let cwd = std::env::current_dir().map(|dir| dir.display().to_string());
         let cwd = cwd.unwrap_or_else(|_| "?".into());
-        for line in face::welcome(&self.script.welcome, &cwd, self.view.cols()) {
+        for line in widgets::welcome(&self.script.welcome, &cwd, self.view.cols()) {
             self.view.commit(line);
         }
         match prompt {
@@ -146,7 +146,7 @@ impl Agent {
     /// When something happens even if nobody does anything.
     fn deadline(&self) -> Option<Instant> {
         let turn = self.playing.as_ref().filter(|playing| playing.dialog.is_none());
-        let spin = turn.map(|_| Instant::now() + face::SPIN);
+        let spin = turn.map(|_| Instant::now() + widgets::SPIN);
         [turn.map(|playing| playing.next_at), spin, self.escape_by, self.leave_until]
             .into_iter()
             .flatten()
@@ -366,10 +366,10 @@ impl Agent {
             }
             live.lines.push(Line::default());
             if let Some(dialog) = &playing.dialog {
-                face::dialog(&mut live, dialog, cols);
+                widgets::dialog(&mut live, dialog, cols);
                 return self.view.frame(live);
             }
-            live.lines.push(face::spinner(&playing.word, playing.started.elapsed()));
+            live.lines.push(widgets::spinner(&playing.word, playing.started.elapsed()));
             live.lines.push(Line::default());
         }
         for queued in &self.queue {
@@ -380,7 +380,7 @@ impl Agent {
             Some(_) => "Press Ctrl-C again to exit",
             None => "? for shortcuts",
         };
-        face::prompt(&mut live, &self.draft.shown(), footer, cols);
+        widgets::prompt(&mut live, &self.draft.shown(), footer, cols);
         self.view.frame(live);
         if std::mem::take(&mut self.prompt_is_new) {
             self.view.emit(b"\x1b]133;B\x07");

@@ -1,4 +1,5 @@
-//! The text in the prompt box. Long pastes are kept whole and shown as one short word, as agents do.
+//! The text in the prompt box. Long pastes are kept whole and shown as one short word, as agents
+//! do.
 
 use crate::input::MAX_PASTE;
 
@@ -9,7 +10,7 @@ const SHOWN_BYTES: usize = 800;
 const MAX_DRAFT: usize = MAX_PASTE + 64 * 1024;
 
 #[derive(Default)]
-pub struct Draft {
+pub(crate) struct Draft {
     pieces: Vec<Piece>,
     pastes: usize,
 }
@@ -20,15 +21,15 @@ enum Piece {
 }
 
 impl Draft {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    pub fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         if text.is_empty() || self.full().len() + text.len() > MAX_DRAFT {
             return;
         }
@@ -38,7 +39,7 @@ impl Draft {
         }
     }
 
-    pub fn paste(&mut self, text: &str) {
+    pub(crate) fn paste(&mut self, text: &str) {
         let more = text.matches('\n').count();
         if more < SHOWN_LINES && text.len() <= SHOWN_BYTES {
             return self.push(text);
@@ -51,7 +52,7 @@ impl Draft {
         self.pieces.push(Piece::Pasted { label, text: text.to_owned() });
     }
 
-    pub fn backspace(&mut self) {
+    pub(crate) fn backspace(&mut self) {
         if let Some(Piece::Text(text)) = self.pieces.last_mut() {
             text.pop();
             if !text.is_empty() {
@@ -62,12 +63,12 @@ impl Draft {
     }
 
     /// What is submitted.
-    pub fn full(&self) -> String {
+    pub(crate) fn full(&self) -> String {
         self.joined(|_, text| text)
     }
 
     /// What is shown.
-    pub fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.joined(|label, _| label)
     }
 

@@ -5,7 +5,7 @@
 //! the start of a sequence. Sequences it does not know are dropped, as terminals may send reports.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub(crate) enum Input {
     Text(String),
     Paste(String),
     Enter,
@@ -20,19 +20,19 @@ pub enum Input {
 }
 
 /// A paste longer than this is cut: the prompt box is no file store.
-pub const MAX_PASTE: usize = 256 * 1024;
+pub(crate) const MAX_PASTE: usize = 256 * 1024;
 /// An unfinished sequence longer than this is no sequence.
 const MAX_SEQUENCE: usize = 64;
 const PASTE_END: &[u8] = b"\x1b[201~";
 
 #[derive(Default)]
-pub struct Decoder {
+pub(crate) struct Decoder {
     pending: Vec<u8>,
     paste: Option<Vec<u8>>,
 }
 
 impl Decoder {
-    pub fn feed(&mut self, bytes: &[u8]) -> Vec<Input> {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Vec<Input> {
         self.pending.extend_from_slice(bytes);
         let mut events = Vec::new();
         while let Some(used) = self.step(&mut events) {
@@ -42,12 +42,12 @@ impl Decoder {
     }
 
     /// Whether bytes wait that only time can explain.
-    pub fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.paste.is_none() && !self.pending.is_empty()
     }
 
     /// No more bytes came: an ESC was the Escape key, anything else unfinished is dropped.
-    pub fn flush(&mut self) -> Vec<Input> {
+    pub(crate) fn flush(&mut self) -> Vec<Input> {
         let pending = std::mem::take(&mut self.pending);
         if pending.first() == Some(&0x1b) && pending.len() <= 2 {
             return vec![Input::Escape];

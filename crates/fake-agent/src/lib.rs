@@ -1,7 +1,7 @@
 //! A terminal program that behaves like a coding agent, for demos and tests, without an API key.
 //!
-//! In: keys from its terminal and a script. Out: what such an agent paints. Deliberately absent: any
-//! intelligence, any network, any file it writes.
+//! In: keys from its terminal and a script. Out: what such an agent paints. Deliberately absent:
+//! any intelligence, any network, any file it writes.
 //!
 //! # What it does
 //!
@@ -27,27 +27,19 @@
 //!
 //! # Options
 //!
-//! ```text
-//! fake-agent [OPTIONS] [PROMPT]        PROMPT is submitted at once
-//!   --script FILE        turns to play (default: a built-in script, see --print-script)
-//!   --alternate-screen   paint on the alternate screen
-//!   --slow-paste[=MS]    swallow an Enter within MS (300) of a paste, as real agents do;
-//!                        16 or more characters in one read count as a paste
-//!   --kitty              ask for the kitty keyboard protocol (flag 1)
-//!   --pace FACTOR        multiply all delays (0 = none)
-//!   --no-tty             plain lines: a prompt per line in, the answer out; a dialog reads a line
-//!   --flood N            print N numbered lines at full speed and exit
-//!   --numbered           print numbered lines for ever
-//!   --print-script       print the built-in script
-//! ```
+#![doc = concat!("```text\n", include_str!("help.txt"), "```")]
+//!
+//! PROMPT is submitted at once. With `--slow-paste` 16 or more characters in one read count as a
+//! paste, as in real agents; `--kitty` asks for flag 1; with `--no-tty` a prompt per line comes in,
+//! the answer goes out, and a dialog reads a line.
 //!
 //! Exit codes: 0 quit, the script's `exit N`, 2 for wrong options or a wrong script, 129 and 143
 //! after SIGHUP and SIGTERM, 1 when the terminal fails.
 //!
 //! # Script
 //!
-//! One directive per line, indentation as you like, `#` starts a comment line. Lines that begin with
-//! `|` are the body of the directive above. `{prompt}` stands for what the user typed.
+//! One directive per line, indentation as you like, `#` starts a comment line. Lines that begin
+//! with `|` are the body of the directive above. `{prompt}` stands for what the user typed.
 //!
 //! ```text
 //! name Fake Agent             # settings come before the first turn
@@ -76,9 +68,10 @@
 //!   exit 3
 //! ```
 //!
-//! A directive it does not know is an error: `demo.agent:12: unknown directive "thnik" (did you mean
-//! "think"?)`.
+//! A directive it does not know is an error:
+//! `demo.agent:12: unknown directive "thnik" (did you mean "think"?)`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(unreachable_pub))]
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -86,7 +79,6 @@ use std::process::ExitCode;
 
 mod agent;
 mod draft;
-mod face;
 mod input;
 mod line;
 mod numbers;
@@ -96,6 +88,7 @@ mod plain;
 mod script;
 mod tty;
 mod turn;
+mod widgets;
 
 use options::{Mode, Options};
 

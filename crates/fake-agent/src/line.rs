@@ -6,7 +6,7 @@
 use unicode_width::UnicodeWidthChar;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Style {
+pub(crate) enum Style {
     #[default]
     Plain,
     Bold,
@@ -35,21 +35,21 @@ impl Style {
 
 /// Characters with their styles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Line(Vec<(char, Style)>);
+pub(crate) struct Line(Vec<(char, Style)>);
 
 impl Line {
-    pub fn new(text: &str, style: Style) -> Self {
+    pub(crate) fn new(text: &str, style: Style) -> Self {
         let mut line = Self::default();
         line.push(text, style);
         line
     }
 
-    pub fn plain(text: &str) -> Self {
+    pub(crate) fn plain(text: &str) -> Self {
         Self::new(text, Style::Plain)
     }
 
     /// Reads `**bold**`, `*italic*` and `` `code` ``.
-    pub fn markdown(text: &str) -> Self {
+    pub(crate) fn markdown(text: &str) -> Self {
         let mut line = Self::default();
         let mut style = Style::Plain;
         let mut rest = text;
@@ -71,7 +71,7 @@ impl Line {
         line
     }
 
-    pub fn push(&mut self, text: &str, style: Style) {
+    pub(crate) fn push(&mut self, text: &str, style: Style) {
         for c in text.chars() {
             match c {
                 '\t' => self.0.extend([(' ', style); 4]),
@@ -81,36 +81,36 @@ impl Line {
         }
     }
 
-    pub fn append(&mut self, other: Self) {
+    pub(crate) fn append(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    pub fn with(mut self, text: &str, style: Style) -> Self {
+    pub(crate) fn with(mut self, text: &str, style: Style) -> Self {
         self.push(text, style);
         self
     }
 
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.0.iter().map(|(c, _)| width_of(*c)).sum()
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.0.iter().map(|(c, _)| c).collect()
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Words with the space after them: what is streamed one by one.
-    pub fn words(&self) -> Vec<Self> {
+    pub(crate) fn words(&self) -> Vec<Self> {
         let pieces = self.0.split_inclusive(|(c, _)| *c == ' ');
         pieces.map(|piece| Self(piece.to_vec())).collect()
     }
 
     /// Breaks at spaces so that no row is wider than `width`; rows after the first begin with
     /// `indent` spaces. Leading spaces stay: they are code's.
-    pub fn wrap(&self, width: usize, indent: usize) -> Vec<Self> {
+    pub(crate) fn wrap(&self, width: usize, indent: usize) -> Vec<Self> {
         let width = width.max(2);
         let indent = if indent + 2 > width { 0 } else { indent };
         let mut rows = vec![Self::default()];
@@ -140,14 +140,14 @@ impl Line {
     }
 
     /// The line cut or filled with spaces to exactly this width.
-    pub fn fit(&self, width: usize) -> Self {
+    pub(crate) fn fit(&self, width: usize) -> Self {
         let mut out = self.cut(width);
         let missing = width - out.width();
         out.0.extend(std::iter::repeat_n((' ', Style::Plain), missing));
         out
     }
 
-    pub fn cut(&self, width: usize) -> Self {
+    pub(crate) fn cut(&self, width: usize) -> Self {
         let mut used = 0;
         let kept = self.0.iter().take_while(|(c, _)| {
             used += width_of(*c);
@@ -157,7 +157,7 @@ impl Line {
     }
 
     /// The escape form, ending in the default style.
-    pub fn paint(&self, out: &mut Vec<u8>) {
+    pub(crate) fn paint(&self, out: &mut Vec<u8>) {
         let mut now = Style::Plain;
         for (c, style) in &self.0 {
             if *style != now {

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 /// Large enough that the system call no longer counts, small enough to stay in cache.
 const BLOCK: usize = 64 * 1024;
 
-pub fn flood(out: &mut impl Write, count: u64) -> io::Result<u8> {
+pub(crate) fn flood(out: &mut impl Write, count: u64) -> io::Result<u8> {
     let mut block = Vec::with_capacity(BLOCK + 128);
     for n in 1..=count {
         writeln!(block, "{n:010} the quick brown fox jumps over the lazy dog")?;
@@ -23,7 +23,7 @@ pub fn flood(out: &mut impl Write, count: u64) -> io::Result<u8> {
 }
 
 /// The exit code after writing: a reader that left is no failure.
-pub fn ended(written: io::Result<()>) -> io::Result<u8> {
+pub(crate) fn ended(written: io::Result<()>) -> io::Result<u8> {
     match written {
         // EIO is what a terminal says when its master is gone.
         Err(e) if e.kind() == ErrorKind::BrokenPipe || e.raw_os_error() == Some(EIO) => Ok(0),

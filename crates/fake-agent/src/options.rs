@@ -7,29 +7,14 @@ use std::time::Duration;
 
 use crate::script::{BUILT_IN, Script, ScriptError};
 
-pub const HELP: &str = "\
-a terminal program that behaves like a coding agent
-
-Usage: fake-agent [OPTIONS] [PROMPT]
-
-  --script FILE        turns to play (default: a built-in script)
-  --alternate-screen   paint on the alternate screen
-  --slow-paste[=MS]    swallow an Enter within MS (300) of a paste
-  --kitty              ask for the kitty keyboard protocol
-  --pace FACTOR        multiply all delays (0 = none)
-  --no-tty             plain lines instead of a terminal
-  --flood N            print N numbered lines at full speed and exit
-  --numbered           print numbered lines for ever
-  --print-script       print the built-in script
-  -h, --help           this text
-";
+pub(crate) const HELP: &str = include_str!("help.txt");
 
 /// How long after a paste an Enter is lost unless the option says otherwise; what users of real
 /// agents measured.
-pub const SLOW_PASTE: Duration = Duration::from_millis(300);
+pub(crate) const SLOW_PASTE: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
-pub struct Options {
+pub(crate) struct Options {
     pub mode: Mode,
     pub script: Option<PathBuf>,
     pub alternate_screen: bool,
@@ -40,7 +25,7 @@ pub struct Options {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Mode {
+pub(crate) enum Mode {
     Terminal,
     Plain,
     Flood(u64),
@@ -50,7 +35,7 @@ pub enum Mode {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum OptionsError {
+pub(crate) enum OptionsError {
     #[error("unknown option {0:?}{hint}", hint = hint(.0))]
     Unknown(String),
     #[error("option {0} needs a value")]
@@ -61,20 +46,8 @@ pub enum OptionsError {
     SecondPrompt(String),
 }
 
-const NAMES: [&str; 9] = [
-    "--script",
-    "--alternate-screen",
-    "--slow-paste",
-    "--kitty",
-    "--pace",
-    "--no-tty",
-    "--flood",
-    "--numbered",
-    "--print-script",
-];
-
 impl Options {
-    pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, OptionsError> {
+    pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, OptionsError> {
         let mut options = Self {
             mode: Mode::Terminal,
             script: None,
@@ -132,7 +105,7 @@ impl Options {
     }
 
     /// The script asked for, with the options that override its settings.
-    pub fn load(&self) -> Result<Script, ScriptError> {
+    pub(crate) fn load(&self) -> Result<Script, ScriptError> {
         let mut script = match &self.script {
             Some(path) => Script::read(path)?,
             None => Script::parse("built-in", BUILT_IN)?,
@@ -157,11 +130,15 @@ fn pace(value: OsString) -> Result<f64, OptionsError> {
 }
 
 fn hint(name: &str) -> String {
-    nearest(name, NAMES).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default()
+    let words = HELP.split([' ', '[', '\n']).filter(|word| word.starts_with("--"));
+    nearest(name, words).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default()
 }
 
 /// The known word nearest to a wrong one, if it is near enough to be meant.
-pub fn nearest(wrong: &str, known: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
+pub(crate) fn nearest(
+    wrong: &str,
+    known: impl IntoIterator<Item = &'static str>,
+) -> Option<&'static str> {
     known
         .into_iter()
         .map(|name| (strsim::damerau_levenshtein(wrong, name), name))

@@ -15,7 +15,7 @@ const SYNC_BEGIN: &[u8] = b"\x1b[?2026h\x1b[?25l";
 const SYNC_END: &[u8] = b"\x1b[?2026l";
 
 #[derive(Default)]
-pub struct Live {
+pub(crate) struct Live {
     pub lines: Vec<Line>,
     /// Row and column within the lines; hidden without.
     pub cursor: Option<(usize, usize)>,
@@ -28,7 +28,7 @@ enum Item {
     Mark(Vec<u8>),
 }
 
-pub struct View {
+pub(crate) struct View {
     alternate: bool,
     cols: usize,
     rows: usize,
@@ -41,18 +41,18 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(alternate: bool, (cols, rows): (usize, usize)) -> Self {
+    pub(crate) fn new(alternate: bool, (cols, rows): (usize, usize)) -> Self {
         let kept = VecDeque::new();
         Self { alternate, cols, rows, kept, fresh: 0, above_cursor: 0, out: Vec::new() }
     }
 
-    pub fn cols(&self) -> usize {
+    pub(crate) fn cols(&self) -> usize {
         self.cols
     }
 
     /// Bytes that paint nothing: modes, marks, the title. They follow the lines committed before:
     /// a mark that says "the answer ends here" must not come before the answer.
-    pub fn emit(&mut self, bytes: &[u8]) {
+    pub(crate) fn emit(&mut self, bytes: &[u8]) {
         if self.fresh == 0 {
             self.out.extend_from_slice(bytes);
         } else {
@@ -60,17 +60,17 @@ impl View {
         }
     }
 
-    pub fn commit(&mut self, line: Line) {
+    pub(crate) fn commit(&mut self, line: Line) {
         self.keep(Item::Line(line));
     }
 
     /// Bytes printed among the finished lines; they should end with CR LF.
-    pub fn raw(&mut self, bytes: Vec<u8>) {
+    pub(crate) fn raw(&mut self, bytes: Vec<u8>) {
         self.keep(Item::Raw(bytes));
     }
 
     /// Forgets where everything was: the next frame paints all that is kept.
-    pub fn resize(&mut self, (cols, rows): (usize, usize)) {
+    pub(crate) fn resize(&mut self, (cols, rows): (usize, usize)) {
         (self.cols, self.rows) = (cols, rows);
         self.fresh = self.kept.len();
         self.above_cursor = 0;
@@ -78,7 +78,7 @@ impl View {
     }
 
     /// Adds a frame with this live region to the bytes to write.
-    pub fn frame(&mut self, mut live: Live) {
+    pub(crate) fn frame(&mut self, mut live: Live) {
         let surplus = live.lines.len().saturating_sub(self.rows);
         live.lines.drain(..surplus);
         live.cursor = live
@@ -97,11 +97,11 @@ impl View {
     }
 
     /// Takes the live region away, so that the shell's prompt follows the last finished line.
-    pub fn clear_live(&mut self) {
+    pub(crate) fn clear_live(&mut self) {
         self.frame(Live::default());
     }
 
-    pub fn take(&mut self) -> Vec<u8> {
+    pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
@@ -194,7 +194,7 @@ impl View {
 }
 
 /// A border around lines, each cut or filled to the inner width.
-pub fn boxed(lines: Vec<Line>, inner: usize, style: Style) -> Vec<Line> {
+pub(crate) fn boxed(lines: Vec<Line>, inner: usize, style: Style) -> Vec<Line> {
     let bar = "─".repeat(inner + 2);
     let mut out = vec![Line::new(&format!("╭{bar}╮"), style)];
     out.extend(lines.into_iter().map(|line| {

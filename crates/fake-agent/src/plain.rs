@@ -14,17 +14,14 @@ use crate::turn::{Act, Dialog, acts};
 /// A longer prompt is cut.
 const MAX_LINE: u64 = 256 * 1024;
 
-pub fn run(
+pub(crate) fn run(
     script: &Script,
     prompt: Option<String>,
     input: impl BufRead,
     out: &mut impl Write,
 ) -> io::Result<u8> {
-    let mut face = Plain { script, input, out, allowed: HashSet::new() };
-    match face.serve(prompt) {
-        Ok(code) => Ok(code),
-        Err(error) => ended(Err(error)),
-    }
+    let mut agent = Plain { script, input, out, allowed: HashSet::new() };
+    agent.serve(prompt).or_else(|error| ended(Err(error)))
 }
 
 struct Plain<'a, R, W> {
@@ -39,13 +36,8 @@ impl<R: BufRead, W: Write> Plain<'_, R, W> {
         writeln!(self.out, "{}", self.script.welcome)?;
         let mut next = first;
         loop {
-            let prompt = match next.take() {
-                Some(prompt) => prompt,
-                None => match self.read_line()? {
-                    Some(line) => line,
-                    None => return Ok(0),
-                },
-            };
+            let prompt = next.take().map_or_else(|| self.read_line(), |prompt| Ok(Some(prompt)))?;
+            let Some(prompt) = prompt else { return Ok(0) };
             match prompt.trim() {
                 "" => continue,
                 "/exit" => return Ok(0),

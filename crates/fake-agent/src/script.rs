@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::options::nearest;
 
 /// The script played without `--script`.
-pub const BUILT_IN: &str = include_str!("built-in.agent");
+pub(crate) const BUILT_IN: &str = include_str!("built-in.agent");
 
 /// A script is read whole; a larger file is a mistake.
 const MAX_SCRIPT: u64 = 1024 * 1024;
@@ -16,7 +16,7 @@ const MAX_SCRIPT: u64 = 1024 * 1024;
 const MAX_DELAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 #[derive(Debug)]
-pub struct Script {
+pub(crate) struct Script {
     pub name: String,
     pub welcome: String,
     pub speed: Duration,
@@ -26,14 +26,14 @@ pub struct Script {
 }
 
 #[derive(Debug)]
-pub struct Turn {
+pub(crate) struct Turn {
     /// Lower case; none for `otherwise`.
     pub on: Option<String>,
     pub steps: Vec<Step>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     Think { time: Duration, word: String },
     Wait(Duration),
     Say(String),
@@ -50,7 +50,7 @@ pub enum Step {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ScriptError {
+pub(crate) enum ScriptError {
     #[error("cannot read script {path}: {source}")]
     Read { path: String, source: std::io::Error },
     #[error("cannot read script {path}: it has {bytes} bytes, the limit is {MAX_SCRIPT}")]
@@ -60,7 +60,7 @@ pub enum ScriptError {
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub(crate) enum Problem {
     #[error("unknown directive {0:?}{hint}", hint = hint(.0))]
     Unknown(String),
     #[error("directive {0:?} needs {1}")]
@@ -83,7 +83,7 @@ const STEPS: [&str; 13] = [
 ];
 
 impl Script {
-    pub fn read(path: &Path) -> Result<Self, ScriptError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, ScriptError> {
         let name = path.display().to_string();
         let failed = |source| ScriptError::Read { path: name.clone(), source };
         let bytes = std::fs::metadata(path).map_err(failed)?.len();
@@ -95,7 +95,7 @@ impl Script {
     }
 
     /// `file` is only for messages.
-    pub fn parse(file: &str, text: &str) -> Result<Self, ScriptError> {
+    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, ScriptError> {
         let mut script = Self {
             name: "Fake Agent".into(),
             welcome: "Welcome to Fake Agent!".into(),
@@ -115,7 +115,7 @@ impl Script {
     }
 
     /// The turn for a prompt: the first whose text occurs in it, else `otherwise`.
-    pub fn turn_for(&self, prompt: &str) -> Option<&Turn> {
+    pub(crate) fn turn_for(&self, prompt: &str) -> Option<&Turn> {
         let prompt = prompt.to_lowercase();
         let matches = |turn: &&Turn| turn.on.as_ref().is_some_and(|on| prompt.contains(on));
         self.turns.iter().find(matches).or_else(|| self.turns.iter().find(|turn| turn.on.is_none()))

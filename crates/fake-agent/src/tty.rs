@@ -15,7 +15,7 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use signal_hook::consts::{SIGHUP, SIGTERM, SIGWINCH};
 
 #[derive(Debug, thiserror::Error)]
-pub enum TtyError {
+pub(crate) enum TtyError {
     #[error(
         "standard input and output must be a terminal (for pipes there is --no-tty, plain lines)"
     )]
@@ -26,7 +26,7 @@ pub enum TtyError {
 
 /// Why waiting ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wake {
+pub(crate) enum Wake {
     Input(Vec<u8>),
     Resized,
     Signal(i32),
@@ -38,7 +38,7 @@ pub enum Wake {
 /// Assumed where the terminal does not say.
 const DEFAULT_SIZE: (usize, usize) = (80, 24);
 
-pub struct Tty {
+pub(crate) struct Tty {
     saved: Termios,
     signals: UnixStream,
     resized: Arc<AtomicBool>,
@@ -46,7 +46,7 @@ pub struct Tty {
 }
 
 impl Tty {
-    pub fn open() -> Result<Self, TtyError> {
+    pub(crate) fn open() -> Result<Self, TtyError> {
         let step = |step| move |source| TtyError::Step { step, source };
         if !isatty(io::stdin()) || !isatty(io::stdout()) {
             return Err(TtyError::NoTerminal);
@@ -62,7 +62,7 @@ impl Tty {
     }
 
     /// Columns and rows.
-    pub fn size(&self) -> (usize, usize) {
+    pub(crate) fn size(&self) -> (usize, usize) {
         match tcgetwinsize(io::stdout()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
                 (usize::from(size.ws_col), usize::from(size.ws_row))
@@ -71,7 +71,7 @@ impl Tty {
         }
     }
 
-    pub fn write(&self, bytes: &[u8]) -> Result<(), TtyError> {
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), TtyError> {
         let mut stdout = io::stdout().lock();
         stdout
             .write_all(bytes)
@@ -80,7 +80,7 @@ impl Tty {
     }
 
     /// Until something happens or the deadline has passed.
-    pub fn wait(&mut self, deadline: Option<Instant>) -> Result<Wake, TtyError> {
+    pub(crate) fn wait(&mut self, deadline: Option<Instant>) -> Result<Wake, TtyError> {
         let step = |source| TtyError::Step { step: "wait for", source };
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));

@@ -1,7 +1,7 @@
 //! A turn of the script as a queue of small acts.
 //!
 //! In: the steps of a turn and the prompt. Out: acts, each done at once; time lies only in
-//! [`Act::Pause`]. The terminal and the plain face play the same queue.
+//! [`Act::Pause`]. The agent on a terminal and the plain one play the same queue.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::line::{Line, Style};
 use crate::script::{Script, Step};
 
 #[derive(Debug)]
-pub enum Act {
+pub(crate) enum Act {
     Pause(Duration),
     /// The word beside the spinner.
     Spin(String),
@@ -28,7 +28,7 @@ pub enum Act {
 }
 
 #[derive(Clone, Debug)]
-pub struct Dialog {
+pub(crate) struct Dialog {
     /// What "don't ask again" is remembered by; none for a plan.
     pub tool: Option<String>,
     pub title: String,
@@ -44,7 +44,7 @@ const TOOL_WORDS: u32 = 10;
 /// A line of code takes this many words' time.
 const CODE_WORDS: u32 = 3;
 
-pub fn acts(script: &Script, prompt: &str) -> VecDeque<Act> {
+pub(crate) fn acts(script: &Script, prompt: &str) -> VecDeque<Act> {
     let mut acts = VecDeque::new();
     match script.turn_for(prompt) {
         Some(turn) => {
@@ -142,7 +142,7 @@ fn plan(body: &[String]) -> Dialog {
 }
 
 impl Dialog {
-    pub fn declines(&self, choice: usize) -> bool {
+    pub(crate) fn declines(&self, choice: usize) -> bool {
         choice + 1 >= self.options.len()
     }
 }

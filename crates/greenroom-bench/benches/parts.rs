@@ -1,4 +1,5 @@
-//! The parts by themselves: the screen fed in the sizes a PTY gives, its views, the frame decoder, and the redactor.
+//! The parts by themselves: the screen fed in the sizes a PTY gives, its views, the frame decoder,
+//! and the redactor.
 
 use std::hint::black_box;
 use std::sync::Arc;

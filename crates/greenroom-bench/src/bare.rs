@@ -97,7 +97,7 @@ pub fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle)
 }
 
-/// The contender.
+/// A program on a bare PTY, with nobody between.
 pub struct Bare {
     programs: Programs,
 }

@@ -1,13 +1,15 @@
 //! Filters: what a plugin between a session and its readers costs, by how its program is run.
 //!
-//! In: the release binary. Out: lines answered per second, and how long a session takes with and without a filter. A host of
-//! its own: plugins are off in the one the other rows measure. The plugin is the same Python in both forms.
+//! In: the release binary. Out: lines answered per second, and how long a session takes with and
+//! without a filter. A host of its own: plugins are off in the one the other rows measure. The
+//! plugin is the same Python in both forms.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use greenroom_protocol::methods::{Method as _, method};
 use serde_json::json;
 
 use crate::contender::Programs;
@@ -91,7 +93,7 @@ pub fn host_with<'a>(
     }
     let mut host = Greenroom::start_in(bin, programs, home)?;
     for name in names {
-        host.call("plugin.grant", &json!({ "name": name }))?;
+        host.call(method::PluginGrant::NAME, &json!({ "name": name }))?;
     }
     Ok(host)
 }
@@ -110,7 +112,7 @@ impl Filtering {
     fn only(&mut self, form: Option<Form>) -> Result<()> {
         for other in Form::ALL {
             let on = form.is_some_and(|form| form.name() == other.name());
-            let method = if on { "plugin.enable" } else { "plugin.disable" };
+            let method = if on { method::PluginEnable::NAME } else { method::PluginDisable::NAME };
             self.host.call(method, &json!({ "name": other.name() }))?;
         }
         Ok(())
@@ -119,7 +121,7 @@ impl Filtering {
     fn session(&mut self, lines: usize) -> Result<String> {
         let command = json!(["seq", "-f", "line %g of the output", lines.to_string()]);
         let params = json!({ "command": command, "cwd": "/" });
-        let created = self.host.call("session.create", &params)?;
+        let created = self.host.call(method::SessionCreate::NAME, &params)?;
         created["session"].as_str().map(str::to_owned).context("no session")
     }
 
@@ -142,7 +144,7 @@ impl Filtering {
             let params = json!({
                 "session": session, "since": since, "max_bytes": 1_000_000, "format": "text",
             });
-            let page = self.host.call("session.transcript", &params)?;
+            let page = self.host.call(method::SessionTranscript::NAME, &params)?;
             seen += page["text"].as_str().unwrap_or_default().matches('\n').count();
             let next = page["next_seq"].as_u64().context("no next_seq")?;
             if next == since {
@@ -162,7 +164,7 @@ impl Filtering {
             "session": session, "matcher": { "type": "process_exited" }, "timeout_ms": 60_000,
             "snapshot": false,
         });
-        self.host.call("session.wait", &wait)?;
+        self.host.call(method::SessionWait::NAME, &wait)?;
         let took = began.elapsed();
         self.host.close(&session)?;
         Ok(took)

@@ -1,6 +1,6 @@
-//! The finishing line of a flood: a FIFO into which the program writes one byte when its last question was
-//! answered, that is when its host has parsed everything. The same line for every host, independent of how
-//! it notices the end of a process.
+//! The finishing line of a flood: a FIFO into which the program writes one byte when its last
+//! question was answered, that is when its host has parsed everything. The same line for every
+//! host, independent of how it notices the end of a process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

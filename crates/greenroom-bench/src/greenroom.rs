@@ -1,18 +1,21 @@
 //! greenroom itself: a private host in a temporary home, driven through its socket.
 //!
-//! In: the release binary. Out: the same measurements as the other contenders, and those only it can give
-//! (recovery, growth).
+//! In: the release binary. Out: the same measurements as the other contenders, and those only it
+//! can give (recovery, growth).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use greenroom_protocol::api::event::OutputPush;
 use greenroom_protocol::api::server::StatsResult;
 use greenroom_protocol::api::session::{
     AttachResult, CreateResult, ListResult, Listed, SessionInfo, WaitResult,
 };
 use greenroom_protocol::attach::{AttachDecoder, Frame};
+use greenroom_protocol::events::Push as _;
+use greenroom_protocol::methods::{Method as _, method};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde_json::{Value, json};
 
@@ -68,7 +71,7 @@ impl Greenroom {
         ensure!(status.success(), "the host did not start ({status})");
         let socket = home.path().join("run/greenroom.sock");
         let mut connection = Connection::open(&socket)?;
-        let stats: StatsResult = connection.call("server.stats", &json!({}))?;
+        let stats: StatsResult = connection.call(method::ServerStats::NAME, &json!({}))?;
         let keeper_pid = stats.keeper_pid;
         let (bin, held) = (bin.to_owned(), Vec::new());
         let masked = false;
@@ -86,7 +89,7 @@ impl Greenroom {
     }
 
     fn stats(&mut self) -> Result<StatsResult> {
-        self.connection.call("server.stats", &json!({}))
+        self.connection.call(method::ServerStats::NAME, &json!({}))
     }
 
     /// A session of 80 × 24. Answers its id.
@@ -95,7 +98,7 @@ impl Greenroom {
     }
 
     fn session_of(&mut self, params: &Value) -> Result<String> {
-        Ok(self.connection.call::<CreateResult>("session.create", params)?.session)
+        Ok(self.connection.call::<CreateResult>(method::SessionCreate::NAME, params)?.session)
     }
 
     fn ready_session(&mut self, argv: &[String]) -> Result<String> {
@@ -112,12 +115,12 @@ impl Greenroom {
     }
 
     fn info(&mut self, session: &str) -> Result<SessionInfo> {
-        self.connection.call("session.info", &json!({"session": session}))
+        self.connection.call(method::SessionInfo::NAME, &json!({"session": session}))
     }
 
     fn wait(&mut self, session: &str, matcher: &Value) -> Result<WaitResult> {
         let params = json!({"session": session, "matcher": matcher, "timeout_ms": 60_000, "snapshot": false});
-        self.connection.call("session.wait", &params)
+        self.connection.call(method::SessionWait::NAME, &params)
     }
 
     pub fn socket(&self) -> &Path {
@@ -139,7 +142,7 @@ impl Greenroom {
     }
 
     pub fn close(&mut self, session: &str) -> Result<()> {
-        self.connection.call::<Value>("session.close", &json!({"session": session}))?;
+        self.connection.call::<Value>(method::SessionClose::NAME, &json!({"session": session}))?;
         Ok(())
     }
 
@@ -156,7 +159,7 @@ impl Greenroom {
         );
         if !self.masked {
             let params = json!({"session": session, "format": "text"});
-            let screen: Value = self.connection.call("session.snapshot", &params)?;
+            let screen: Value = self.connection.call(method::SessionSnapshot::NAME, &params)?;
             let text = screen["text"].as_str().unwrap_or_default();
             ensure!(text.contains(&format!("{END} {bytes}")), "the end line is not on the screen");
         }
@@ -175,7 +178,7 @@ impl Greenroom {
         for session in &sessions {
             let action = json!({"type": "text", "value": "\n"});
             let params = json!({"session": session, "action": action});
-            asked.push(self.connection.send("session.input", &params)?);
+            asked.push(self.connection.send(method::SessionInput::NAME, &params)?);
         }
         line.wait(count)?;
         let wall = start.elapsed();
@@ -200,7 +203,8 @@ impl Greenroom {
         Ok(times)
     }
 
-    /// Starts sessions without and with a sandbox in turn; the time of each until its first byte was pushed.
+    /// Starts sessions without and with a sandbox in turn; the time of each until its first byte
+    /// was pushed.
     pub fn create_confined(&mut self, count: usize) -> Result<(Vec<Duration>, Vec<Duration>)> {
         let place = tempfile::tempdir().context("cannot make a directory to work in")?;
         // A program every sandbox can see, wherever this one was built.
@@ -220,17 +224,18 @@ impl Greenroom {
         Ok(times)
     }
 
-    /// Starts a program and waits until its first byte is pushed here, all on one connection. A push that does
-    /// not come in time is a slow sample, not a lost one: the output itself must be there.
+    /// Starts a program and waits until its first byte is pushed here, all on one connection. A
+    /// push that does not come in time is a slow sample, not a lost one: the output itself must be
+    /// there.
     fn create_timed(&mut self, params: &Value) -> Result<(Duration, String)> {
         self.connection.forget_pushes();
         let start = Instant::now();
         let session = self.session_of(params)?;
         let params = json!({"session": session, "since": 0, "format": "text"});
-        let followed: Value = self.connection.call("session.subscribe", &params)?;
+        let followed: Value = self.connection.call(method::SessionSubscribe::NAME, &params)?;
         let mut pushed = false;
         while !pushed && self.connection.has_push(PUSH_LIMIT)? {
-            pushed = self.connection.push()?.method == "session.output";
+            pushed = self.connection.push()?.method == OutputPush::METHOD;
         }
         let time = start.elapsed();
         if !pushed {
@@ -239,14 +244,14 @@ impl Greenroom {
         }
         // A held session must be idle, not followed.
         let params = json!({"subscription": followed["subscription"]});
-        self.connection.call::<Value>("server.unsubscribe", &params)?;
+        self.connection.call::<Value>(method::ServerUnsubscribe::NAME, &params)?;
         Ok((time, session))
     }
 
     /// After a round that broke off: a fresh connection, and no session left of it.
     pub fn reset(&mut self) -> Result<()> {
         self.connection = Connection::open(&self.socket)?;
-        let list: ListResult = self.connection.call("session.list", &json!({}))?;
+        let list: ListResult = self.connection.call(method::SessionList::NAME, &json!({}))?;
         for listed in list.sessions {
             if let Listed::Id(session) = listed {
                 self.close(&session)?;
@@ -280,12 +285,12 @@ impl Greenroom {
 
     fn look(&self, witness: &str) -> Result<Connection> {
         let mut connection = Connection::open(&self.socket)?;
-        let list: ListResult = connection.call("session.list", &json!({}))?;
+        let list: ListResult = connection.call(method::SessionList::NAME, &json!({}))?;
         let listed =
             |id: &String| list.sessions.iter().any(|s| matches!(s, Listed::Id(s) if s == id));
         ensure!(self.held.iter().all(listed), "sessions are missing from the list");
         let params = json!({"session": witness, "format": "text"});
-        let screen: Value = connection.call("session.snapshot", &params)?;
+        let screen: Value = connection.call(method::SessionSnapshot::NAME, &params)?;
         let text = screen["text"].as_str().unwrap_or_default();
         ensure!(text.contains(READY.trim_end()), "the screen was not rebuilt");
         Ok(connection)
@@ -301,7 +306,8 @@ impl Drop for Greenroom {
         let keeper = pid(self.keeper_pid).and_then(|keeper| {
             pidfd_open(keeper, PidfdFlags::empty()).context("the keeper is gone")
         });
-        let asked = self.connection.call::<Value>("server.shutdown", &json!({"grace_ms": 500}));
+        let asked =
+            self.connection.call::<Value>(method::ServerShutdown::NAME, &json!({"grace_ms": 500}));
         let Ok(keeper) = keeper else { return };
         let gone = crate::bare::readable(&keeper, SHUTDOWN_LIMIT).unwrap_or(false);
         if asked.is_err() || !gone {
@@ -330,7 +336,7 @@ impl Contender for Greenroom {
         let session = self.ready_session(&argv)?;
         let mut stream = Connection::open(&self.socket)?;
         let params = json!({"session": session, "size": {"cols": 80, "rows": 24}});
-        stream.call::<AttachResult>("session.attach", &params)?;
+        stream.call::<AttachResult>(method::SessionAttach::NAME, &params)?;
         let mut decoder = AttachDecoder::new();
         let mut times = Vec::with_capacity(keys);
         for key in KEYS.iter().cycle().take(keys) {
@@ -357,8 +363,8 @@ impl Contender for Greenroom {
     }
 }
 
-/// Reads frames until one of output holds `needle`. A keyframe repaints what was there before: it proves nothing
-/// about a key that was just pressed.
+/// Reads frames until one of output holds `needle`. A keyframe repaints what was there before: it
+/// proves nothing about a key that was just pressed.
 fn next_output(stream: &mut Connection, decoder: &mut AttachDecoder, needle: &[u8]) -> Result<()> {
     let mut buffer = [0; 16 * 1024];
     loop {
@@ -397,7 +403,7 @@ impl Host for Greenroom {
         let params = json!({"session": session, "format": "text"});
         let start = Instant::now();
         for _ in 0..count {
-            let screen: Value = self.connection.call("session.snapshot", &params)?;
+            let screen: Value = self.connection.call(method::SessionSnapshot::NAME, &params)?;
             let rows = screen["text"].as_str().map_or(0, |text| text.lines().count());
             ensure!(rows >= 23, "a snapshot has {rows} rows");
         }
@@ -410,15 +416,15 @@ impl Host for Greenroom {
         let argv = self.programs.tick(count, every_us);
         let session = self.ready_session(&argv)?;
         let params = json!({"session": session, "format": "text"});
-        self.connection.call::<Value>("session.subscribe", &params)?;
+        self.connection.call::<Value>(method::SessionSubscribe::NAME, &params)?;
         let action = json!({"type": "text", "value": "\n"});
         let params = json!({"session": session, "action": action});
-        self.connection.call::<Value>("session.input", &params)?;
+        self.connection.call::<Value>(method::SessionInput::NAME, &params)?;
         let mut ticks = Ticks::default();
         while ticks.delays.len() < count {
             let push = self.connection.push()?;
-            ensure!(push.method != "session.lagged", "the subscription lagged");
-            if push.method == "session.output" {
+            if push.method == OutputPush::METHOD {
+                ensure!(push.params["dropped"].is_null(), "the subscription lagged");
                 let text = push.params["output"].as_str().unwrap_or_default();
                 ticks.feed(text.as_bytes());
             }

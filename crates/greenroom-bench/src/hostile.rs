@@ -1,13 +1,14 @@
 //! Plugins that do not do their work: what they cost sessions that have nothing to do with it.
 //!
-//! In: the release binary. Out: rates and echo times beside them, as a share of the same host's without them. A filter that
-//! sleeps stands between a session and its readers; hostile programs are called one after the other while somebody types
-//! elsewhere.
+//! In: the release binary. Out: rates and echo times beside them, as a share of the same host's
+//! without them. A filter that sleeps stands between a session and its readers; hostile programs
+//! are called one after the other while somebody types elsewhere.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
+use greenroom_protocol::methods::{Method as _, method};
 use serde_json::{Value, json};
 
 use crate::contender::{Contender, Programs};
@@ -64,7 +65,7 @@ impl Sleeping {
 
     /// For sessions from now on.
     fn asleep(&mut self, on: bool) -> Result<()> {
-        let method = if on { "plugin.enable" } else { "plugin.disable" };
+        let method = if on { method::PluginEnable::NAME } else { method::PluginDisable::NAME };
         self.host.call(method, &json!({ "name": "sleeper" })).map(drop)
     }
 
@@ -150,7 +151,7 @@ fn call_in_turn(socket: &Path, over: &AtomicBool) -> Result<()> {
         }
         let payload = json!({ "title": "x", "text": "x".repeat(300_000) });
         let params = json!({ "name": name, "hook": "alert.emit", "payload": payload });
-        let answer: Value = connection.call("plugin.test", &params)?;
+        let answer: Value = connection.call(method::PluginTest::NAME, &params)?;
         ensure!(answer.is_object(), "{name} gave no result");
     }
     Ok(())

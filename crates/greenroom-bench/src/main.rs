@@ -1,7 +1,7 @@
 //! Measures greenroom beside tmux and the bare PTY in one run. Not shipped.
 //!
-//! In: a release binary (`run --bin`). Out: the table of targets with figures of this machine. The other verbs
-//! are the programs that run inside the measured terminals.
+//! In: a release binary (`run --bin`). Out: the table of targets with figures of this machine. The
+//! other verbs are the programs that run inside the measured terminals.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
@@ -104,8 +104,8 @@ fn main() -> Result<()> {
     }
 }
 
-/// Measures what was asked for and prints it. Fails only when nothing could be measured or a row broke, not
-/// when a target was missed: a missed target is a result.
+/// Measures what was asked for and prints it. Fails only when nothing could be measured or a row
+/// broke, not when a target was missed: a missed target is a result.
 fn run(args: &RunArgs) -> Result<()> {
     let programs = Programs { exe: std::env::current_exe().context("cannot find this program")? };
     let mut lab = Lab {

@@ -1,6 +1,8 @@
-//! What the flooding program prints: three kinds of terminal output, the same bytes for every contender.
+//! What the flooding program prints: three kinds of terminal output, the same bytes for every
+//! contender.
 //!
-//! In: kind and length. Out: the exact bytes, and how many the reader must see behind the line discipline.
+//! In: kind and length. Out: the exact bytes, and how many the reader must see behind the line
+//! discipline.
 
 use std::fmt::Write as _;
 
@@ -9,8 +11,9 @@ use clap::ValueEnum;
 /// A line every contender must have received before the round counts.
 pub const END: &str = "flood-end";
 
-/// "Are you well?" (DSR 5), the last thing in a flood: a host answers it once it has parsed all that came before,
-/// and only then does the program end. Without it tmux may close a pane whose last bytes it has not read.
+/// "Are you well?" (DSR 5), the last thing in a flood: a host answers it once it has parsed all
+/// that came before, and only then does the program end. Without it tmux may close a pane whose
+/// last bytes it has not read.
 pub const QUESTION: &str = "\x1b[5n";
 pub const ANSWER: &[u8] = b"\x1b[0n";
 
@@ -67,7 +70,8 @@ impl Payload {
             .chain([&self.block[..rest], self.trailer.as_slice()])
     }
 
-    /// How many bytes come out of the terminal: an ordinary one (OPOST, ONLCR) makes two of each newline.
+    /// How many bytes come out of the terminal: an ordinary one (OPOST, ONLCR) makes two of each
+    /// newline.
     pub fn received(&self, raw: bool) -> u64 {
         self.chunks()
             .map(|chunk| {

@@ -1,5 +1,5 @@
-//! The programs that run inside the measured terminals: this same binary under other verbs, so that every
-//! contender carries exactly the same load.
+//! The programs that run inside the measured terminals: this same binary under other verbs, so that
+//! every contender carries exactly the same load.
 //!
 //! In: a terminal on stdin and stdout. Out: bytes on it. Each says `ready` before it takes part.
 

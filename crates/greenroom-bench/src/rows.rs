@@ -1,4 +1,5 @@
-//! The rounds: each row measures its contenders interleaved, in an order that rotates, and takes medians.
+//! The rounds: each row measures its contenders interleaved, in an order that rotates, and takes
+//! medians.
 //!
 //! In: the contenders and how much to measure. Out: rows. A row that fails is a row that says so.
 
@@ -22,8 +23,9 @@ use greenroom_bench::payload::Kind;
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub rounds: usize,
-    /// Of floods. The kernel's worker between a program and its reader is on either's core by chance, for seconds at a
-    /// time, and that chance doubles or halves the rate of everybody alike: many short rounds see all of its sides.
+    /// How many rounds of floods. The kernel's worker between a program and its reader is on
+    /// either's core by chance, for seconds at a time, and that chance doubles or halves the rate
+    /// of everybody alike: many short rounds see all of its sides.
     pub drains: usize,
     pub drain_bytes: usize,
     pub keys: usize,
@@ -293,7 +295,8 @@ fn sandbox(lab: &mut Lab) -> Vec<Row> {
 /// Lines for a filter that is started for each: a hundredth of what one that stays gets.
 const ONESHOT_LINES: usize = 100;
 
-/// The same filter kept and started for each line; then a session whose lines a prefilter keeps inside.
+/// The same filter kept and started for each line; then a session whose lines a prefilter keeps
+/// inside.
 fn filters(lab: &mut Lab) -> Vec<Row> {
     let plan = lab.plan;
     let measure = || -> Result<(Vec<Round>, Vec<Round>)> {
@@ -349,7 +352,8 @@ fn hostile(lab: &mut Lab) -> Vec<Row> {
     vec![judge(targets::HOSTILE_ECHO, &measure())]
 }
 
-/// How much slower a watched flood is when its watcher's stream is masked; the two hosts take turns.
+/// How much slower a watched flood is when its watcher's stream is masked; the two hosts take
+/// turns.
 fn egress(lab: &mut Lab) -> Vec<Row> {
     let plan = lab.plan;
     let mut measure = || -> Result<Vec<Round>> {
@@ -389,8 +393,8 @@ fn pushed(lab: &mut Lab) -> Vec<Row> {
     vec![judge(targets::PUSHED, &rounds)]
 }
 
-/// Memory per session, then what the same sessions cost while nothing happens. One round: the second would
-/// find the pages of the first already there and flatter everybody.
+/// Memory per session, then what the same sessions cost while nothing happens. One round: the
+/// second would find the pages of the first already there and flatter everybody.
 fn memory(lab: &mut Lab) -> Vec<Row> {
     let plan = lab.plan;
     let tmux = held_cost(&mut lab.tmux, plan).context("tmux");
@@ -475,7 +479,8 @@ fn recovery(lab: &mut Lab) -> Vec<Row> {
         let rounds = (0..plan.rounds)
             .map(|_| {
                 let took = millis(lab.greenroom.recover()?);
-                // Restarts in a row are held back on purpose; a lone crash is what is asked for here.
+                // Restarts in a row are held back on purpose; a lone crash is what is asked for
+                // here.
                 pause(CALM);
                 Ok(Round { bare: None, tmux: None, greenroom: took })
             })
@@ -489,8 +494,8 @@ fn recovery(lab: &mut Lab) -> Vec<Row> {
 /// A daemon that lived this long does not count as crashing in a row.
 const CALM: Duration = Duration::from_millis(10_500);
 
-/// Cost of a start among few sessions and among many, each beside a bare start at the same moment: the kernel's
-/// own growth is not ours.
+/// Cost of a start among few sessions and among many, each beside a bare start at the same moment:
+/// the kernel's own growth is not ours.
 fn growth(lab: &mut Lab) -> Vec<Row> {
     let plan = lab.plan;
     let tenth = plan.grown / 10;
@@ -521,7 +526,8 @@ mod tests {
     #[test]
     fn a_ratio_is_the_median_of_the_ratios_within_rounds() {
         let round = |bare, greenroom| Round { bare: Some(bare), tmux: None, greenroom };
-        // A slow moment of the machine halves both figures of a round and must not change the verdict.
+        // A slow moment of the machine halves both figures of a round and must not change the
+        // verdict.
         let rounds = [round(100.0, 90.0), round(50.0, 45.0), round(100.0, 91.0)];
         let figures = figures(Judged::PerBare, &rounds).unwrap();
         assert!((figures.value - 0.9).abs() < 1e-9, "{figures:?}");

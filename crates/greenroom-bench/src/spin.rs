@@ -1,10 +1,12 @@
-//! Keeps the cores awake during throughput rounds: a sleeping virtual CPU halves what a PTY can carry, and by
-//! chance it would do so to one contender and not to the next. Where the kernel polls before it sleeps they only
-//! stand in the way (docs/decisions/006-no-spinners-where-the-kernel-polls.md).
+//! Keeps the cores awake during throughput rounds: a sleeping virtual CPU halves what a PTY can
+//! carry, and by chance it would do so to one contender and not to the next. Where the kernel polls
+//! before it sleeps they only stand in the way
+//! (docs/decisions/006-no-spinners-where-the-kernel-polls.md).
 //!
-//! The spinners are a process in a session of its own with the least weight. Where the kernel groups tasks by
-//! session (autogroup), idle priority counts only inside a group: spinners of ours would yield to the bare
-//! reader, which is one of our threads, but take half a core from every contender that is a daemon.
+//! The spinners are a process in a session of its own with the least weight. Where the kernel
+//! groups tasks by session (autogroup), idle priority counts only inside a group: spinners of ours
+//! would yield to the bare reader, which is one of our threads, but take half a core from every
+//! contender that is a daemon.
 
 use std::hint::black_box;
 use std::io::Read;
@@ -27,8 +29,8 @@ pub struct Spinners {
 const GOVERNOR: &str = "/sys/devices/system/cpu/cpuidle/current_governor";
 
 impl Spinners {
-    /// None on a kernel that polls before it lets a core sleep: a wake-up finds the core awake there, and a spinner on
-    /// it would have to be interrupted first.
+    /// None on a kernel that polls before it lets a core sleep: a wake-up finds the core awake
+    /// there, and a spinner on it would have to be interrupted first.
     pub fn if_needed() -> Result<Option<Spinners>> {
         let polls = std::fs::read_to_string(GOVERNOR).is_ok_and(|name| name.trim() == "haltpoll");
         (!polls).then(Spinners::start).transpose()
@@ -86,7 +88,8 @@ fn spin(core: usize) {
     // Not pinned, the scheduler still spreads them: no reason to stop.
     let _ = sched_setaffinity(None, &set);
     let mut n = 0_u64;
-    // Not `spin_loop`: its PAUSE makes a hypervisor take the core away, which is what we are here to prevent.
+    // Not `spin_loop`: its PAUSE makes a hypervisor take the core away, which is what we are here
+    // to prevent.
     loop {
         n = black_box(n.wrapping_mul(31).wrapping_add(1));
     }

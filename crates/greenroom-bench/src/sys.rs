@@ -1,4 +1,5 @@
-//! The few calls that have no safe form: a child with a controlling terminal, SCHED_IDLE, another process's CPU clock.
+//! The few calls that have no safe form: a child with a controlling terminal, SCHED_IDLE, another
+//! process's CPU clock.
 //!
 //! In: plain values. Out: plain values. Nothing here knows what is being measured.
 
@@ -13,8 +14,8 @@ use rustix::io::Errno;
 
 /// Starts `command` in a session of its own, with its stdin as controlling terminal.
 pub fn spawn_on_terminal(command: &mut Command) -> io::Result<Child> {
-    // SAFETY: the closure runs between fork and exec and makes two system calls; it allocates nothing and
-    // takes no lock.
+    // SAFETY: the closure runs between fork and exec and makes two system calls; it allocates
+    // nothing and takes no lock.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;
@@ -33,7 +34,8 @@ pub fn become_idle_priority() -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// CPU time a process has used so far, all threads, user and system, also of threads that have ended.
+/// CPU time a process has used so far, all threads, user and system, also of threads that have
+/// ended.
 pub fn process_cpu(pid: u32) -> io::Result<Duration> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from(Errno::INVAL))?;
     let mut clock: libc::clockid_t = 0;

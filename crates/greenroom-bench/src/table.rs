@@ -10,7 +10,8 @@ pub struct Row {
     pub outcome: Result<Figures, String>,
 }
 
-/// Medians of each contender, and the judged value (a median of per-round ratios where it is a ratio).
+/// Medians of each contender, and the judged value (a median of per-round ratios where it is a
+/// ratio).
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub bare: Option<f64>,

@@ -1,7 +1,7 @@
 //! What greenroom promises: one row per target, with the first mark and the goal.
 //!
-//! A row is a figure of each contender and one value that is judged: a ratio within the same run, or the figure
-//! itself where the target is absolute.
+//! A row is a figure of each contender and one value that is judged: a ratio within the same run,
+//! or the figure itself where the target is absolute.
 
 /// A bound on the judged value.
 #[derive(Clone, Copy, Debug, PartialEq)]

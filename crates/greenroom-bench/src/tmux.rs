@@ -1,5 +1,5 @@
-//! tmux, as fast as it can be driven: one persistent control-mode client instead of a process per command,
-//! no configuration file, no status line, output of floods not copied to the client.
+//! tmux, as fast as it can be driven: one persistent control-mode client instead of a process per
+//! command, no configuration file, no status line, output of floods not copied to the client.
 //!
 //! In: control-mode commands. Out: replies and pushed output.
 
@@ -226,7 +226,8 @@ fn tmux(socket: &std::path::Path) -> Command {
     command
 }
 
-/// tmux gives a window's command to a shell; `exec` makes the program the only process, as elsewhere.
+/// tmux gives a window's command to a shell; `exec` makes the program the only process, as
+/// elsewhere.
 fn shell_line(argv: &[String]) -> String {
     let quoted: Vec<String> = argv.iter().map(|arg| format!("\"{arg}\"")).collect();
     format!("exec {}", quoted.join(" "))
@@ -258,7 +259,8 @@ impl Control {
         let stdin = child.stdin.take().context("stdin was asked for")?;
         let stdout = BufReader::new(child.stdout.take().context("stdout was asked for")?);
         let mut control = Control { child, stdin, stdout, pushed: Vec::new() };
-        // The attach itself is answered by a block that is not of a command of ours: the first of ours syncs.
+        // The attach itself is answered by a block that is not of a command of ours: the first of
+        // ours syncs.
         control.command("list-sessions")?;
         Ok(control)
     }
@@ -284,8 +286,9 @@ impl Control {
         Ok(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned())
     }
 
-    /// The body of the next reply to a command of ours; output that comes before it is kept. tmux also prints
-    /// blocks for commands of hooks and of the attach itself: those have 0 as their last word.
+    /// The body of the next reply to a command of ours; output that comes before it is kept. tmux
+    /// also prints blocks for commands of hooks and of the attach itself: those have 0 as their
+    /// last word.
     fn reply(&mut self) -> Result<Vec<String>> {
         loop {
             let line = self.line()?;

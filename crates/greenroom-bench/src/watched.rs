@@ -1,13 +1,16 @@
-//! What masking costs: a flood watched by an attached client, on a host that masks its stream and on one that does not.
+//! What masking costs: a flood watched by an attached client, on a host that masks its stream and
+//! on one that does not.
 //!
-//! In: the host's configuration. Out: the rate from the start of the flood until the client saw its end. The two hosts
-//! differ in one setting, so what differs in their rates is the filter on the client's task.
+//! In: the host's configuration. Out: the rate from the start of the flood until the client saw its
+//! end. The two hosts differ in one setting, so what differs in their rates is the filter on the
+//! client's task.
 
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use greenroom_protocol::api::session::AttachResult;
 use greenroom_protocol::attach::{AttachDecoder, Frame};
+use greenroom_protocol::methods::{Method as _, method};
 use serde_json::json;
 
 use crate::greenroom::Greenroom;
@@ -25,7 +28,7 @@ impl Greenroom {
         let session = self.flood(kind, bytes)?;
         let mut stream = Connection::open(self.socket())?;
         let params = json!({"session": session, "size": {"cols": 80, "rows": 24}});
-        stream.call::<AttachResult>("session.attach", &params)?;
+        stream.call::<AttachResult>(method::SessionAttach::NAME, &params)?;
         let go = Frame::Input(b"\n").to_vec().context("one key fits a frame")?;
         let start = Instant::now();
         stream.write_bytes(&go)?;

@@ -1,5 +1,5 @@
-//! A blocking JSON-RPC connection to a greenroom host: newline-framed, one thread, nothing between the clock
-//! and the socket.
+//! A blocking JSON-RPC connection to a greenroom host: newline-framed, one thread, nothing between
+//! the clock and the socket.
 //!
 //! In: method and params. Out: results, and pushes in the order they came.
 

@@ -10,12 +10,14 @@ use std::io;
 use greenroom_protocol::FaultKind;
 use greenroom_protocol::api::session::{AttachParams, AttachResult, ExitStatus, InfoParams};
 use greenroom_protocol::attach::{AttachDecoder, Detach, Frame, Notice};
+use greenroom_protocol::methods::{Method as _, method};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::client::Client;
 use crate::connect::{self, Losses, Retry};
 use crate::error::{ClientError, Garbled};
+use crate::silence::Stopped;
 use crate::wire::{READ_BYTES, Wire, WireError};
 
 /// Input waiting to be written. A program that does not read holds up a paste here, not the host.
@@ -26,7 +28,7 @@ const OUTBOX_BYTES: usize = 1024 * 1024;
 pub enum AttachEvent {
     /// New output.
     Output {
-        /// Of the first byte.
+        /// The number of the first byte.
         seq: u64,
         /// As the program wrote them.
         bytes: Vec<u8>,
@@ -39,12 +41,7 @@ pub enum AttachEvent {
         bytes: Vec<u8>,
     },
     /// The terminal has another size now.
-    Resize {
-        /// Columns.
-        cols: u16,
-        /// Lines.
-        rows: u16,
-    },
+    Resize { cols: u16, rows: u16 },
     /// The session has ended, and so has this stream.
     Exit(ExitStatus),
     /// This stream has ended, the session has not.
@@ -75,38 +72,45 @@ pub struct AttachStream {
 struct Link {
     stream: UnixStream,
     decoder: AttachDecoder,
+    stopped: Stopped,
 }
 
 #[derive(Debug, Default)]
 struct Outbox {
     frames: std::collections::VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Of the first frame.
+    /// How much of the first frame is written.
     written: usize,
 }
 
 impl Client {
     /// Attaches on a connection of its own.
-    pub async fn attach(&self, params: AttachParams) -> Result<AttachStream, ClientError> {
+    pub async fn attach(&self, mut params: AttachParams) -> Result<AttachStream, ClientError> {
         let mut losses = Losses::default();
-        loop {
+        let (attached, link) = loop {
             losses.begin();
             match open(self, &params, Retry::Listening).await {
-                Ok((attached, link)) => {
-                    return Ok(AttachStream::new(self.clone(), params, attached, link));
-                }
+                Ok(attached) => break attached,
                 Err(WireError::Gone) if self.options().reconnect => {
-                    losses.lost("session.attach").await?
+                    losses.lost(method::SessionAttach::NAME).await?
                 }
-                Err(WireError::Gone) => return Err(gone()),
-                Err(WireError::Failed(error)) => return Err(error),
+                Err(error) => return Err(error.during(method::SessionAttach::NAME)),
             }
-        }
+        };
+        // By id from now on: a rename while the daemon restarts must not lose us.
+        params.session.clone_from(&attached.session);
+        Ok(AttachStream {
+            client: self.clone(),
+            next_seq: params.since,
+            params,
+            attached,
+            link: Some(link),
+            outbox: Outbox::default(),
+            ended: false,
+            losses: Losses::default(),
+            chunk: vec![0; READ_BYTES].into_boxed_slice(),
+        })
     }
-}
-
-fn gone() -> ClientError {
-    ClientError::EffectUnknown { method: "session.attach".to_owned() }
 }
 
 async fn open(
@@ -118,39 +122,16 @@ async fn open(
         .await
         .map_err(WireError::Failed)?;
     let mut wire = Wire::new(stream);
-    let method = "session.attach";
-    let attached = client.unless_silent(method, wire.call(method, params)).await?;
+    let call = wire.call::<method::SessionAttach>(params);
+    let attached = client.unless_silent(method::SessionAttach::NAME, call).await?;
     let (stream, rest) = wire.into_parts();
     let mut decoder = AttachDecoder::new();
     decoder.push(&rest);
-    Ok((attached, Link { stream, decoder }))
+    let stopped = Stopped::of(&stream);
+    Ok((attached, Link { stream, decoder, stopped }))
 }
 
 impl AttachStream {
-    fn new(
-        client: Client,
-        mut params: AttachParams,
-        attached: AttachResult,
-        link: Link,
-    ) -> AttachStream {
-        // By id from now on: a rename while the daemon restarts must not lose us.
-        params.session.clone_from(&attached.session);
-        let next_seq = params.since;
-        let chunk = vec![0; READ_BYTES].into_boxed_slice();
-        let outbox = Outbox::default();
-        AttachStream {
-            client,
-            params,
-            attached,
-            link: Some(link),
-            outbox,
-            next_seq,
-            ended: false,
-            losses: Losses::default(),
-            chunk,
-        }
-    }
-
     /// What the host answered to the last attach.
     pub fn attached(&self) -> &AttachResult {
         &self.attached
@@ -168,13 +149,16 @@ impl AttachStream {
             if let Some(event) = self.decoded()? {
                 return Ok(Some(event));
             }
-            if self.transfer().await.is_err() {
-                if !self.client.options().reconnect {
-                    self.ended = true;
-                    return Err(gone());
+            match self.transfer().await {
+                Ok(()) => {}
+                Err(WireError::Gone) if self.client.options().reconnect => {
+                    self.link = None;
+                    self.outbox.written = 0;
                 }
-                self.link = None;
-                self.outbox.written = 0;
+                Err(error) => {
+                    self.ended = true;
+                    return Err(error.during(method::SessionAttach::NAME));
+                }
             }
         }
     }
@@ -217,26 +201,34 @@ impl AttachStream {
     /// Writes until at most `bytes` wait, or the link is gone.
     async fn flush_below(&mut self, bytes: usize) {
         while self.outbox.bytes > bytes {
-            let Some(link) = &self.link else { return };
-            if link.stream.writable().await.is_err() || self.outbox.write(&link.stream).is_err() {
+            let Some(link) = &mut self.link else { return };
+            let writable = tokio::select! {
+                writable = link.stream.writable() => writable.is_ok(),
+                // `next` tells of it.
+                _ = link.stopped.seen() => false,
+            };
+            if !writable || self.outbox.write(&link.stream).is_err() {
                 return;
             }
         }
     }
 
     /// Waits for the socket, then reads and writes what it takes.
-    async fn transfer(&mut self) -> io::Result<()> {
+    async fn transfer(&mut self) -> Result<(), WireError> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let writing = !self.outbox.frames.is_empty();
         let interest =
             if writing { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        let ready = link.stream.ready(interest).await?;
+        let ready = tokio::select! {
+            ready = link.stream.ready(interest) => ready?,
+            error = link.stopped.seen() => return Err(WireError::Failed(error)),
+        };
         if ready.is_readable() {
             match link.stream.try_read(&mut self.chunk) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(0) => return Err(WireError::Gone),
                 Ok(count) => link.decoder.push(&self.chunk[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+                Err(_) => return Err(WireError::Gone),
             }
         }
         // A peer that is gone makes writing fail; what it sent before is read first.
@@ -287,7 +279,7 @@ impl AttachStream {
 
     async fn reattach(&mut self) -> Result<AttachEvent, ClientError> {
         let mut params = AttachParams { since: self.next_seq, ..self.params.clone() };
-        // Whoever took over meanwhile keeps it.
+        // If another client took over meanwhile, it keeps the session.
         params.exclusive = false;
         loop {
             self.losses.begin();
@@ -297,7 +289,7 @@ impl AttachStream {
                     self.attached = attached.clone();
                     return Ok(AttachEvent::Reattached(attached));
                 }
-                Err(WireError::Gone) => self.losses.lost("session.attach").await?,
+                Err(WireError::Gone) => self.losses.lost(method::SessionAttach::NAME).await?,
                 Err(WireError::Failed(error)) => {
                     self.ended = true;
                     return self.ended_meanwhile(error).await;
@@ -312,7 +304,7 @@ impl AttachStream {
             return Err(error);
         }
         let params = InfoParams::of(&self.params.session);
-        let info = self.client.session_info(&params).await?;
+        let info = self.client.call::<method::SessionInfo>(&params).await?;
         info.exit.map(AttachEvent::Exit).ok_or(error)
     }
 }

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use greenroom_protocol::api::server::SetNotifications;
-use greenroom_protocol::api::session::{WaitParams, WaitResult};
-use greenroom_protocol::methods::{self, Repeat};
+use greenroom_protocol::api::session::{ListParams, Listed, SessionInfo, WaitParams, WaitResult};
+use greenroom_protocol::methods::{Method, MethodId, MethodRow, Repeat, Scope, method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, timeout};
 
@@ -21,7 +22,7 @@ use crate::connect::{self, Losses, PATIENCE, Retry};
 use crate::connection::{CallFailure, Connection};
 use crate::error::ClientError;
 use crate::notifications::{KEPT, Notifications, Push};
-use crate::silence::unless_silent;
+use crate::silence::{Stopped, unless_silent, watch};
 use crate::wire::WireError;
 
 /// How long an ordinary call may take: far beyond any real one, so that nobody hangs for ever.
@@ -98,7 +99,7 @@ impl Client {
         Client { shared: Arc::new(shared) }
     }
 
-    /// The socket.
+    /// The path of the host's socket.
     pub fn path(&self) -> &Path {
         &self.shared.path
     }
@@ -113,19 +114,36 @@ impl Client {
         Notifications::new(self.shared.pushes.subscribe(), self.clone())
     }
 
-    /// Calls a method by name. Dropping the future cancels the call.
-    pub async fn call<P: Serialize + Sync, R: DeserializeOwned>(
+    /// Calls a method. Dropping the future cancels the call. Waits are better made with
+    /// [`Client::wait`].
+    pub async fn call<M: Method>(&self, params: &M::Params) -> Result<M::Result, ClientError> {
+        self.call_within(M::row(), ANSWER_LIMIT, &|_| params).await
+    }
+
+    /// Calls a method whose types are not known here: for views of the whole table.
+    pub async fn call_untyped(
         &self,
-        method: &str,
-        params: &P,
-    ) -> Result<R, ClientError> {
-        // A wait by this door sets its own limit in params we do not know.
-        let limit = (method != "session.wait").then_some(ANSWER_LIMIT);
-        self.call_within(method, limit, &|_| params).await
+        method: MethodId,
+        params: &Value,
+    ) -> Result<Value, ClientError> {
+        // A caller that says how long the host may wait waits that long itself.
+        let asked = Duration::from_millis(params["timeout_ms"].as_u64().unwrap_or(0));
+        self.call_within(method.row(), ANSWER_LIMIT.saturating_add(asked), &|_| params).await
+    }
+
+    /// Every session, described.
+    pub async fn sessions(&self) -> Result<Vec<SessionInfo>, ClientError> {
+        let params = ListParams { detail: true, ..ListParams::default() };
+        let listed = self.call::<method::SessionList>(&params).await?;
+        let info = |entry| match entry {
+            Listed::Info(info) => Some(*info),
+            Listed::Id(_) => None,
+        };
+        Ok(listed.sessions.into_iter().filter_map(info).collect())
     }
 
     /// `session.wait`; after a restart it goes on with the time that is left.
-    pub async fn session_wait(&self, params: &WaitParams) -> Result<WaitResult, ClientError> {
+    pub async fn wait(&self, params: &WaitParams) -> Result<WaitResult, ClientError> {
         let total = Duration::from_millis(params.timeout_ms);
         let limit = total.saturating_add(WAIT_SLACK);
         let start = Instant::now();
@@ -133,8 +151,8 @@ impl Client {
             let left = total.saturating_sub(elapsed).as_millis();
             WaitParams { timeout_ms: u64::try_from(left).unwrap_or(u64::MAX), ..params.clone() }
         };
-        let answer = self.call_within("session.wait", Some(limit), &left).await;
-        let mut result: WaitResult = answer?;
+        let row = method::SessionWait::row();
+        let mut result: WaitResult = self.call_within(row, limit, &left).await?;
         let elapsed = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         // The host knows only the last of several tries.
         if result.elapsed_ms + 1000 < elapsed {
@@ -144,61 +162,65 @@ impl Client {
     }
 
     /// `server.set_notifications`, remembered across restarts.
-    pub async fn server_set_notifications(
+    pub async fn set_notifications(
         &self,
         params: &SetNotifications,
     ) -> Result<SetNotifications, ClientError> {
-        let set = self.call("server.set_notifications", params).await?;
+        let set = self.call::<method::ServerSetNotifications>(params).await?;
         let wanted = params.enabled.then(|| params.clone());
         *self.shared.wanted_pushes.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         Ok(set)
     }
 
-    async fn call_within<P, R>(
+    /// Calls until there is an answer or time is up. The params are made for each try, from the
+    /// time that has passed.
+    async fn call_within<P: Serialize, R: DeserializeOwned>(
         &self,
-        method: &str,
-        limit: Option<Duration>,
+        row: &MethodRow,
+        limit: Duration,
         params: &(dyn Fn(Duration) -> P + Sync),
-    ) -> Result<R, ClientError>
-    where
-        P: Serialize,
-        R: DeserializeOwned,
-    {
-        let calling = self.call_until_answered(method, params);
-        let raw = match limit {
-            None => calling.await?,
-            Some(after) => match timeout(after, calling).await {
-                Ok(answer) => answer?,
-                Err(_) => return Err(ClientError::NoAnswer { method: method.to_owned(), after }),
-            },
+    ) -> Result<R, ClientError> {
+        let method = row.name;
+        let start = Instant::now();
+        let answered = async {
+            let mut losses = Losses::default();
+            loop {
+                let connection = self.connection().await?;
+                losses.begin();
+                let params = params(start.elapsed());
+                let call = connection.call(method, &params);
+                let written = match unless_silent(&connection, method, call).await? {
+                    Ok(raw) => return Ok(raw),
+                    Err(CallFailure::Failed(error)) => return Err(error),
+                    Err(CallFailure::Lost { written }) => written,
+                };
+                if !self.shared.options.reconnect || (written && row.repeat == Repeat::Once) {
+                    return Err(ClientError::EffectUnknown { method: method.to_owned() });
+                }
+                losses.lost(method).await?;
+            }
         };
-        serde_json::from_str(raw.get())
+        let late = || ClientError::NoAnswer { method: method.to_owned(), after: limit };
+        let raw = timeout(limit, answered).await.unwrap_or_else(|_| Err(late()));
+        let raw =
+            raw.map_err(|error| if row.scope == Scope::Read { error } else { error.or_late() });
+        serde_json::from_str(raw?.get())
             .map_err(|source| ClientError::Answer { method: method.to_owned(), source })
     }
 
-    async fn call_until_answered<P: Serialize>(
-        &self,
-        method: &str,
-        params: &(dyn Fn(Duration) -> P + Sync),
-    ) -> Result<Box<serde_json::value::RawValue>, ClientError> {
-        let safe = methods::find(method).is_some_and(|row| row.repeat == Repeat::Safe);
-        let start = Instant::now();
-        let mut losses = Losses::default();
-        loop {
-            let connection = self.connection().await?;
-            losses.begin();
-            let params = params(start.elapsed());
-            let call = connection.call(method, &params);
-            let written = match unless_silent(&connection, method, call).await? {
-                Ok(raw) => return Ok(raw),
-                Err(CallFailure::Failed(error)) => return Err(error),
-                Err(CallFailure::Lost { written }) => written,
-            };
-            if !self.shared.options.reconnect || (written && !safe) {
-                return Err(ClientError::EffectUnknown { method: method.to_owned() });
-            }
-            losses.lost(method).await?;
+    /// Ends only if the host will not answer, for whoever speaks to it in other ways.
+    pub async fn silence(&self) -> ClientError {
+        match self.connection().await {
+            Ok(connection) => watch(&connection, method::ServerHello::NAME).await,
+            Err(error) => error,
         }
+    }
+
+    /// Ends only if the daemon is stopped, also when it answers nobody any more because it is about
+    /// to end.
+    pub async fn stopped(&self) -> ClientError {
+        let keeper = self.shared.current.lock().await.as_ref().and_then(|now| now.keeper());
+        Stopped::new(keeper).seen().await
     }
 
     /// A wait on another wire that ends early if this host can answer nobody.
@@ -229,8 +251,11 @@ impl Client {
             self.shared.wanted_pushes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(wanted) = wanted {
             // If this connection dies too, the next one asks again.
-            let _ =
-                timeout(ANSWER_LIMIT, connection.call("server.set_notifications", &wanted)).await;
+            let _ = timeout(
+                ANSWER_LIMIT,
+                connection.call(method::ServerSetNotifications::NAME, &wanted),
+            )
+            .await;
         }
         *current = Some(Arc::clone(&connection));
         let _ = self.shared.pushes.send(Push::Reconnected);

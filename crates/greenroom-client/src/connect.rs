@@ -134,3 +134,8 @@ impl Losses {
         Ok(())
     }
 }
+
+/// The process that listens for the host, if the kernel tells.
+pub(crate) fn keeper_of(stream: &UnixStream) -> Option<i32> {
+    stream.peer_cred().ok().and_then(|peer| peer.pid())
+}

@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use greenroom_protocol::Fault;
 use greenroom_protocol::frame::{FrameDecoder, Framing};
 use greenroom_protocol::rpc::{self, CancelParams, Id, Incoming, Item, Message};
 use serde::Serialize;
@@ -19,6 +18,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::connect::keeper_of;
 use crate::error::ClientError;
 use crate::notifications::Push;
 use crate::wire::{READ_BYTES, encode};
@@ -65,17 +65,12 @@ struct State {
     dead: bool,
 }
 
+type Answer = Result<Box<RawValue>, CallFailure>;
+
 #[derive(Debug)]
 struct Pending {
     answer: oneshot::Sender<Answer>,
     written: bool,
-}
-
-#[derive(Debug)]
-enum Answer {
-    Result(Box<RawValue>),
-    Fault(Fault),
-    Lost { written: bool },
 }
 
 #[derive(Debug)]
@@ -99,7 +94,7 @@ impl Shared {
         };
         for (_, Pending { answer, written }) in pending {
             // A caller that has gone needs no answer.
-            let _ = answer.send(Answer::Lost { written });
+            let _ = answer.send(Err(CallFailure::Lost { written }));
         }
         // No listener is no error.
         let _ = self.pushes.send(Push::Disconnected);
@@ -108,7 +103,7 @@ impl Shared {
 
 impl Connection {
     pub(crate) fn new(stream: UnixStream, pushes: broadcast::Sender<Push>) -> Connection {
-        let keeper = stream.peer_cred().ok().and_then(|peer| peer.pid());
+        let keeper = keeper_of(&stream);
         let (reader, writer) = stream.into_split();
         let shared = Arc::new(Shared { state: Mutex::default(), pushes, cancelled: Notify::new() });
         let (queue, jobs) = mpsc::channel(QUEUE);
@@ -129,11 +124,7 @@ impl Connection {
     }
 
     /// Calls and waits. Dropping the future cancels the request.
-    pub(crate) async fn call<P: Serialize>(
-        &self,
-        method: &str,
-        params: &P,
-    ) -> Result<Box<RawValue>, CallFailure> {
+    pub(crate) async fn call<P: Serialize>(&self, method: &str, params: &P) -> Answer {
         let (answer, answered) = oneshot::channel();
         let id = {
             let mut state = self.shared.lock();
@@ -153,12 +144,7 @@ impl Connection {
         let bytes = encode(&Id::from(id), method, params).map_err(CallFailure::Failed)?;
         // A closed queue means that the writer has died; the answer says so, too.
         let _ = self.queue.send(Outgoing { id, bytes }).await;
-        match answered.await {
-            Ok(Answer::Result(result)) => Ok(result),
-            Ok(Answer::Fault(fault)) => Err(CallFailure::Failed(fault.into())),
-            Ok(Answer::Lost { written }) => Err(CallFailure::Lost { written }),
-            Err(_) => Err(CallFailure::Lost { written: true }),
-        }
+        answered.await.unwrap_or(Err(CallFailure::Lost { written: true }))
     }
 }
 
@@ -245,10 +231,8 @@ fn accept(item: Item<'_>, shared: &Shared) {
             let pending = id.as_u64().and_then(|id| shared.lock().pending.remove(&id));
             // Unknown ids are answers to calls that were cancelled.
             let Some(Pending { answer, .. }) = pending else { return };
-            let _ = answer.send(match response.outcome {
-                Ok(result) => Answer::Result(result.to_owned()),
-                Err(fault) => Answer::Fault(fault),
-            });
+            let result = response.outcome.map(RawValue::to_owned);
+            let _ = answer.send(result.map_err(|fault| CallFailure::Failed(fault.into())));
         }
         Ok(Message::Notification(push)) => {
             let params = push.params.map_or_else(|| RawValue::NULL.to_owned(), RawValue::to_owned);

@@ -3,7 +3,7 @@
 //! Absent on purpose: printing.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use greenroom_protocol::attach::AttachError;
@@ -15,95 +15,53 @@ use greenroom_protocol::{Fault, FaultKind};
 pub enum ClientError {
     /// Nobody listens, or not to us.
     #[error("cannot reach the host at {}: {source}", path.display())]
-    Unreachable {
-        /// The socket.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Unreachable { path: PathBuf, source: io::Error },
     /// Somebody listens, but it is not our own host.
     #[error("cannot use the host at {}: it belongs to user {owner}, not to us", path.display())]
-    Foreign {
-        /// The socket.
-        path: PathBuf,
-        /// Whose it is.
-        owner: u32,
-    },
+    Foreign { path: PathBuf, owner: u32 },
     /// The connection ended after the request was written and before it was answered.
     #[error("the host went away during {method}; whether it took effect is unknown")]
-    EffectUnknown {
-        /// What was called.
-        method: String,
-    },
+    EffectUnknown { method: String },
     /// The daemon goes away each time this is asked.
     #[error("the host went away {times} times in a row during {method}")]
-    KeepsFailing {
-        /// What was called.
-        method: String,
-        /// How often it was tried.
-        times: u32,
-    },
+    KeepsFailing { method: String, times: u32 },
     /// Connected, but no answer came.
     #[error("no answer to {method} within {} s", after.as_secs())]
-    NoAnswer {
-        /// What was called.
-        method: String,
-        /// How long we waited.
-        after: Duration,
-    },
-    /// The daemon does not run, though it is there.
-    #[error("the host does not answer: its daemon (pid {pid}) is stopped")]
+    NoAnswer { method: String, after: Duration },
+    /// The daemon does not run, though it is there; or the keeper, which should start the next one.
+    #[error("the host does not answer: its {process} (pid {pid}) is stopped")]
     Stopped {
-        /// The daemon.
+        /// `daemon` or `keeper`.
+        process: &'static str,
         pid: i32,
     },
     /// The daemon does not come up.
     #[error("the host does not answer: its daemon ends again and again")]
     KeepsDying,
+    /// What was asked lies in the socket, and whoever reads it next does it.
+    #[error("{why}; what was asked may still happen")]
+    Late { why: Box<ClientError> },
     /// Too many calls at once on one client.
     #[error("cannot call {method}: {limit} calls are in flight already")]
-    Busy {
-        /// What was called.
-        method: String,
-        /// How many may be.
-        limit: usize,
-    },
+    Busy { method: String, limit: usize },
     /// The host answered with a fault.
     #[error("{0}")]
     Fault(#[from] Fault),
     /// The params cannot be written as JSON.
     #[error("cannot write the params of {method}: {source}")]
-    Params {
-        /// What was called.
-        method: String,
-        /// Why not.
-        source: serde_json::Error,
-    },
+    Params { method: String, source: serde_json::Error },
     /// The request is over the frame cap.
     #[error("cannot call {method}: {source}")]
-    Request {
-        /// What was called.
-        method: String,
-        /// Why not.
-        source: FrameError,
-    },
+    Request { method: String, source: FrameError },
     /// The result has another shape than we know.
     #[error("cannot read the answer to {method}: {source}")]
-    Answer {
-        /// What was called.
-        method: String,
-        /// Why not.
-        source: serde_json::Error,
-    },
+    Answer { method: String, source: serde_json::Error },
     /// The host said something that is no answer.
     #[error("cannot read what the host sent: {0}")]
     Garbled(#[from] Garbled),
     /// The host is away and too much input waits for it.
     #[error("cannot send to the session: {waiting} bytes wait for the host to come back")]
-    Congested {
-        /// So much.
-        waiting: usize,
-    },
+    Congested { waiting: usize },
     /// Input that cannot be sent.
     #[error("cannot send to the session: {0}")]
     Send(AttachError),
@@ -120,10 +78,7 @@ pub enum Garbled {
     Attach(#[from] AttachError),
     /// A frame, but not the answer.
     #[error("expected the answer to {method}")]
-    NotTheAnswer {
-        /// What was called.
-        method: &'static str,
-    },
+    NotTheAnswer { method: &'static str },
 }
 
 impl ClientError {
@@ -136,6 +91,7 @@ impl ClientError {
                 FaultKind::PermissionDenied
             }
             ClientError::Foreign { .. } => FaultKind::PermissionDenied,
+            ClientError::Late { why } => why.kind(),
             ClientError::Unreachable { .. }
             | ClientError::EffectUnknown { .. }
             | ClientError::KeepsFailing { .. }
@@ -160,16 +116,15 @@ impl ClientError {
     pub fn hint(&self) -> Option<String> {
         match self {
             ClientError::Fault(fault) => fault.data.hint.clone(),
-            ClientError::Unreachable { .. } => {
-                Some("start the host with greenroom serve".to_owned())
-            }
+            ClientError::Late { why } => why.hint(),
+            ClientError::Unreachable { path, source } => Some(way_to(path, source)),
             ClientError::Foreign { .. } => {
                 Some("nothing was sent; run greenroom as that user, or look at HOME, GREENROOM_HOME and GREENROOM_SOCKET".to_owned())
             }
             ClientError::EffectUnknown { .. } => {
                 Some("look with greenroom ls before trying again".to_owned())
             }
-            ClientError::Stopped { pid } => Some(format!("let it go on with kill -CONT {pid}")),
+            ClientError::Stopped { pid, .. } => Some(format!("let it go on with kill -CONT {pid}")),
             ClientError::KeepsDying
             | ClientError::KeepsFailing { .. }
             | ClientError::NoAnswer { .. } => {
@@ -182,11 +137,36 @@ impl ClientError {
         }
     }
 
+    /// For a call that changes something: no answer does not mean that it was not heard.
+    pub(crate) fn or_late(self) -> ClientError {
+        match self {
+            ClientError::Stopped { .. }
+            | ClientError::KeepsDying
+            | ClientError::NoAnswer { .. } => ClientError::Late { why: Box::new(self) },
+            error => error,
+        }
+    }
+
     /// The fault, if the host answered with one.
     pub fn fault(&self) -> Option<&Fault> {
         match self {
             ClientError::Fault(fault) => Some(fault),
             _ => None,
         }
+    }
+}
+
+/// What to do about a socket that cannot be reached.
+fn way_to(socket: &Path, source: &io::Error) -> String {
+    // The last on the way that can be seen is the one that leads no further.
+    let seen = socket.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(socket);
+    match source.kind() {
+        io::ErrorKind::NotADirectory => {
+            format!("{} must be a directory: move what is there away", seen.display())
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("let yourself in again with chmod u+rwx {}", seen.display())
+        }
+        _ => "start the host with greenroom serve".to_owned(),
     }
 }

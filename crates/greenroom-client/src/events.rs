@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 
 use greenroom_protocol::api::event::{Event, EventPush};
-use greenroom_protocol::api::server::{SubscribeParams, SubscribeResult};
+use greenroom_protocol::api::server::SubscribeParams;
+use greenroom_protocol::events::Push as _;
+use greenroom_protocol::methods::{Method as _, method};
 use greenroom_protocol::rpc::{self, Incoming, Message};
 
 use crate::client::Client;
@@ -95,7 +97,7 @@ impl EventStream {
             if !*has_more {
                 return Ok(None);
             }
-            let answer = self.client.server_subscribe(&self.params(false)).await?;
+            let answer = self.client.call::<method::ServerSubscribe>(&self.params(false)).await?;
             // A page that leads nowhere would be asked for again and again.
             let advances = !answer.events.is_empty() || Some(answer.next_since) > self.seen;
             self.seen = self.seen.max(Some(answer.next_since).filter(|_| answer.events.is_empty()));
@@ -116,19 +118,16 @@ impl EventStream {
                     self.source = Source::Live(None);
                     continue;
                 }
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => return Err(error.during(method::ServerSubscribe::NAME)),
             };
             let Incoming::One(Ok(Message::Notification(push))) = rpc::parse(&text) else {
                 continue;
             };
-            if push.method != "server.event" {
+            if push.method != EventPush::METHOD {
                 continue;
             }
             let EventPush { event, .. } = rpc::params(push.params)?;
-            if event.kind == "server.lagged" {
-                // The log still has what we were too slow for.
-                self.source = Source::Live(None);
-            } else if self.seen.is_none_or(|seen| event.id > seen) {
+            if self.seen.is_none_or(|seen| event.id > seen) {
                 self.seen = Some(event.id);
                 return Ok(event);
             }
@@ -143,9 +142,9 @@ impl EventStream {
             connect::open(self.client.path(), self.client.options().patience, retry).await?;
         self.losses.begin();
         let mut wire = Wire::new(stream);
-        let (method, params) = ("server.subscribe", self.params(true));
-        let call = wire.call::<_, SubscribeResult>(method, &params);
-        match self.client.unless_silent(method, call).await {
+        let params = self.params(true);
+        let call = wire.call::<method::ServerSubscribe>(&params);
+        match self.client.unless_silent(method::ServerSubscribe::NAME, call).await {
             Ok(answer) => {
                 // Where the log stands now: from here on nothing is missed.
                 self.seen = self.seen.or(Some(answer.next_since));
@@ -154,16 +153,9 @@ impl EventStream {
                 Ok(())
             }
             Err(WireError::Gone) if self.client.options().reconnect => {
-                self.losses.lost("server.subscribe").await
+                self.losses.lost(method::ServerSubscribe::NAME).await
             }
-            Err(error) => Err(self.failed(error)),
-        }
-    }
-
-    fn failed(&self, error: WireError) -> ClientError {
-        match error {
-            WireError::Failed(error) => error,
-            WireError::Gone => ClientError::EffectUnknown { method: "server.subscribe".to_owned() },
+            Err(error) => Err(error.during(method::ServerSubscribe::NAME)),
         }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), greenroom_client::ClientError> {
-//! use greenroom_client::{Client, api};
+//! use greenroom_client::{Client, api, method};
 //! let client = Client::connect("/run/user/1000/greenroom/greenroom.sock").await?;
-//! let made = client.session_create(&api::session::CreateParams::default()).await?;
+//! let params = api::session::CreateParams::default();
+//! let made = client.call::<method::SessionCreate>(&params).await?;
 //! println!("{}", made.session);
 //! # Ok(())
 //! # }
@@ -15,6 +16,7 @@
 //! socket with many calls in flight; [`ClientError`] is everything that can go wrong.
 //! Deliberately absent: starting the host, the user's terminal, configuration.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod attach;
 mod client;
@@ -22,7 +24,6 @@ mod connect;
 mod connection;
 mod error;
 mod events;
-mod methods;
 mod notifications;
 mod silence;
 mod wire;
@@ -32,6 +33,6 @@ pub use client::{Client, Options};
 pub use connect::{PATIENCE, is_listening, open_stream as open};
 pub use error::ClientError;
 pub use events::{EventFilter, EventStream};
+pub use greenroom_protocol::methods::{Method, method};
 pub use greenroom_protocol::{Fault, FaultKind, api, attach as attach_wire};
-pub use methods::TYPED_METHODS;
 pub use notifications::{Notifications, Push};

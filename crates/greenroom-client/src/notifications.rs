@@ -14,7 +14,7 @@ use crate::client::Client;
 /// Pushes kept for a slow listener.
 pub(crate) const KEPT: usize = 1024;
 
-/// One push.
+/// What the host pushes to a client.
 #[derive(Clone, Debug)]
 pub enum Push {
     /// As the host sent it.

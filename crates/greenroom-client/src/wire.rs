@@ -1,19 +1,20 @@
-//! One socket, read and written by one owner: the plain shape under attach and event streams.
+//! One socket with one owner, which reads and writes it. Attach and event streams each have one.
 //!
 //! Reading is cancel-safe: what has arrived stays in the decoder.
 
 use std::io;
 
 use greenroom_protocol::frame::{self, FrameDecoder, Framing};
+use greenroom_protocol::methods::Method;
 use greenroom_protocol::rpc::{self, Id, Incoming, Message};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::client::ANSWER_LIMIT;
 use crate::error::{ClientError, Garbled};
+use crate::silence::Stopped;
 
 /// Read at once.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
@@ -27,9 +28,19 @@ pub(crate) enum WireError {
     Failed(ClientError),
 }
 
+impl WireError {
+    /// For whoever does not connect again.
+    pub(crate) fn during(self, method: &str) -> ClientError {
+        match self {
+            WireError::Gone => ClientError::EffectUnknown { method: method.to_owned() },
+            WireError::Failed(error) => error,
+        }
+    }
+}
+
 impl From<io::Error> for WireError {
     fn from(_: io::Error) -> WireError {
-        // Whatever the system says of a local stream socket, it means that the peer is gone.
+        // Every error of a local stream socket means that the peer is gone.
         WireError::Gone
     }
 }
@@ -45,47 +56,41 @@ pub(crate) struct Wire {
     pub(crate) stream: UnixStream,
     decoder: FrameDecoder,
     chunk: Box<[u8]>,
+    stopped: Stopped,
 }
 
 impl Wire {
     pub(crate) fn new(stream: UnixStream) -> Wire {
         let chunk = vec![0; READ_BYTES].into_boxed_slice();
-        Wire { stream, decoder: FrameDecoder::with_framing(Framing::Ndjson), chunk }
+        let stopped = Stopped::of(&stream);
+        Wire { stream, decoder: FrameDecoder::with_framing(Framing::Ndjson), chunk, stopped }
     }
 
     /// The first call of a wire: nothing else is in flight, so the first reply is its.
-    pub(crate) async fn call<P: Serialize, R: DeserializeOwned>(
+    pub(crate) async fn call<M: Method>(
         &mut self,
-        method: &'static str,
-        params: &P,
-    ) -> Result<R, WireError> {
-        let bytes = encode(&Id::from(0), method, params).map_err(WireError::Failed)?;
-        let after = ANSWER_LIMIT;
-        match timeout(after, self.exchange(method, &bytes)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                Err(WireError::Failed(ClientError::NoAnswer { method: method.to_owned(), after }))
+        params: &M::Params,
+    ) -> Result<M::Result, WireError> {
+        let method = || M::NAME.to_owned();
+        let request = encode(&Id::from(0), M::NAME, params).map_err(WireError::Failed)?;
+        let exchange = async {
+            self.stream.write_all(&request).await?;
+            loop {
+                let text = self.frame().await?;
+                let Incoming::One(Ok(message)) = rpc::parse(&text) else {
+                    return Err(Garbled::NotTheAnswer { method: M::NAME }.into());
+                };
+                let Message::Response(response) = message else { continue };
+                let raw = response.outcome.map_err(|fault| WireError::Failed(fault.into()))?;
+                return serde_json::from_str(raw.get()).map_err(|source| {
+                    WireError::Failed(ClientError::Answer { method: method(), source })
+                });
             }
-        }
-    }
-
-    async fn exchange<R: DeserializeOwned>(
-        &mut self,
-        method: &'static str,
-        request: &[u8],
-    ) -> Result<R, WireError> {
-        self.stream.write_all(request).await?;
-        loop {
-            let text = self.frame().await?;
-            let Incoming::One(Ok(message)) = rpc::parse(&text) else {
-                return Err(Garbled::NotTheAnswer { method }.into());
-            };
-            let Message::Response(response) = message else { continue };
-            let raw = response.outcome.map_err(|fault| WireError::Failed(fault.into()))?;
-            return serde_json::from_str(raw.get()).map_err(|source| {
-                WireError::Failed(ClientError::Answer { method: method.to_owned(), source })
-            });
-        }
+        };
+        let after = ANSWER_LIMIT;
+        timeout(after, exchange).await.unwrap_or_else(|_| {
+            Err(WireError::Failed(ClientError::NoAnswer { method: method(), after }))
+        })
     }
 
     /// The next frame's text.
@@ -94,7 +99,10 @@ impl Wire {
             if let Some(frame) = self.decoder.next() {
                 return frame.map(str::to_owned).map_err(|error| Garbled::Frame(error).into());
             }
-            let count = self.stream.read(&mut self.chunk).await?;
+            let count = tokio::select! {
+                count = self.stream.read(&mut self.chunk) => count?,
+                error = self.stopped.seen() => return Err(WireError::Failed(error)),
+            };
             if count == 0 {
                 return Err(WireError::Gone);
             }

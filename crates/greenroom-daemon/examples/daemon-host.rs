@@ -6,7 +6,8 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-use greenroom_daemon::{DaemonOptions, Paths};
+use greenroom_config::Paths;
+use greenroom_daemon::DaemonOptions;
 use greenroom_keeper::KeeperOptions;
 
 fn main() -> ExitCode {
@@ -14,7 +15,7 @@ fn main() -> ExitCode {
     let text = |at: usize| args.get(at).and_then(|arg| arg.to_str()).unwrap_or_default();
     let number = |at: usize| text(at).parse::<i32>().unwrap_or(-1);
     match (text(1), text(2)) {
-        ("keeper", "--resume") => greenroom_keeper::resume(number(3), seat()),
+        ("keeper", "--resume") => greenroom_keeper::resume(number(3), keeper_paths()),
         ("keeper", "--check") => greenroom_keeper::check(number(3)),
         ("keeper", _) => keeper(),
         ("daemon", _) => greenroom_daemon::run(DaemonOptions::default()),
@@ -22,8 +23,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn seat() -> Option<greenroom_keeper::Seat> {
-    Some(Paths::from_env().ok()?.seat())
+fn keeper_paths() -> Option<greenroom_keeper::KeeperPaths> {
+    Some(Paths::from_env().ok()?.of_keeper())
 }
 
 fn keeper() -> ExitCode {
@@ -39,7 +40,7 @@ fn keeper() -> ExitCode {
         return ExitCode::FAILURE;
     }
     greenroom_keeper::run(KeeperOptions {
-        seat: paths.seat(),
+        paths: paths.of_keeper(),
         log: paths.keeper_log(),
         daemon_log: paths.daemon_err(),
         daemon: vec!["/proc/self/exe".into(), "daemon".into()],

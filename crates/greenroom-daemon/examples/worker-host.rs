@@ -1,7 +1,9 @@
-//! A keeper whose daemon lends its link to a test, which then plays the daemon with the real launcher.
+//! A keeper whose daemon lends its link to a test, which then plays the daemon with the real
+//! launcher.
 //!
-//! `worker-host keeper DIRECTORY` runs a keeper there and says "ok" on stdout when it serves. `worker-host daemon DIRECTORY`
-//! (started by the keeper) connects to `DIRECTORY/control`, sends its link and its pid there, and ends with the connection.
+//! `worker-host keeper DIRECTORY` runs a keeper there and says "ok" on stdout when it serves.
+//! `worker-host daemon DIRECTORY` (started by the keeper) connects to `DIRECTORY/control`, sends
+//! its link and its pid there, and ends with the connection.
 
 use std::ffi::OsString;
 use std::io::{IoSlice, Read};
@@ -11,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use greenroom_keeper::{KeeperOptions, Seat, inherited};
+use greenroom_keeper::{KeeperOptions, KeeperPaths, inherited};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 fn main() -> ExitCode {
@@ -26,12 +28,12 @@ fn main() -> ExitCode {
 
 fn keeper(dir: PathBuf) -> ExitCode {
     greenroom_keeper::run(KeeperOptions {
-        seat: Seat {
+        paths: KeeperPaths {
             state: dir.clone(),
             lock: dir.join("run/greenroom.lock"),
             socket: dir.join("run/greenroom.sock"),
             alias: None,
-            elders: Vec::new(),
+            earlier_locks: Vec::new(),
         },
         log: dir.join("logs/keeper.log"),
         daemon_log: dir.join("logs/daemon.err"),

@@ -12,9 +12,8 @@ use std::time::SystemTime;
 
 use greenroom_engine::SessionId;
 use greenroom_engine::engine::Known;
-use greenroom_engine::process::Held;
+use greenroom_engine::process::{Held, KEY_VARIABLE};
 use greenroom_engine::store::{RecordState, SessionRecord};
-use greenroom_engine::term::Size;
 use greenroom_keeper::{SessionEntry, SessionState};
 
 use crate::keeper::exit_status;
@@ -22,8 +21,9 @@ use crate::keeper::exit_status;
 /// Longest file of `/proc` that is read: an environment of the largest kind.
 const PROC_MAX: usize = 4 * 1024 * 1024;
 
-/// Pairs records with what the keeper holds. Sessions from `noted_since` on had noted what governs their output.
-pub fn known(
+/// Pairs records with what the keeper holds. Sessions from `noted_since` on had noted what governs
+/// their output.
+pub(crate) fn known(
     records: Vec<SessionRecord>,
     held: Vec<(SessionEntry, Option<Held>)>,
     noted_since: u64,
@@ -49,27 +49,16 @@ pub fn known(
 }
 
 /// Sessions whose record is lost and that run no more: their recordings are there, and can be read.
-pub fn without_record(sessions: &Path, known: &[Known]) -> Vec<Known> {
+pub(crate) fn without_record(sessions: &Path, known: &[Known]) -> Vec<Known> {
     let ended = |id: u64| {
         let at = std::fs::metadata(sessions.join(SessionId(id).to_string()))
             .and_then(|meta| meta.modified())
             .unwrap_or(SystemTime::UNIX_EPOCH);
         let status = greenroom_engine::process::ExitStatus::Unknown;
         SessionRecord {
-            id: SessionId(id),
-            name: SessionId(id).to_string(),
-            chosen: false,
-            former: None,
-            argv: Vec::new(),
-            cwd: "/".into(),
-            size: Size::new(80, 24).expect("80x24 is a size"),
-            labels: BTreeMap::new(),
-            task: None,
-            backend: None,
-            effort: None,
             created: at,
-            key: String::new(),
             state: RecordState::Ended { pid: 0, at, status },
+            ..SessionRecord::new(SessionId(id))
         }
     };
     // A directory without terms is what is left of a session that never ran.
@@ -82,7 +71,7 @@ pub fn without_record(sessions: &Path, known: &[Known]) -> Vec<Known> {
 }
 
 /// The greatest id that has a directory: it must not come again, whatever the database knows.
-pub fn last_directory(sessions: &Path) -> u64 {
+pub(crate) fn last_directory(sessions: &Path) -> u64 {
     directories(sessions).max().unwrap_or(0)
 }
 
@@ -111,22 +100,13 @@ fn made_anew(entry: &SessionEntry) -> SessionRecord {
     let key = words("environ")
         .into_iter()
         .filter_map(|word| word.into_string().ok())
-        .find_map(|word| word.strip_prefix("GREENROOM_SESSION_KEY=").map(str::to_owned));
+        .find_map(|word| Some(word.strip_prefix(KEY_VARIABLE)?.strip_prefix('=')?.to_owned()));
     SessionRecord {
-        id: SessionId(entry.id.0),
-        name: SessionId(entry.id.0).to_string(),
-        chosen: false,
-        former: None,
         argv: words("cmdline"),
         cwd: std::fs::read_link(proc.join("cwd")).unwrap_or_else(|_| "/".into()),
-        size: Size::new(80, 24).expect("80x24 is a size"),
-        labels: BTreeMap::new(),
-        task: None,
-        backend: None,
-        effort: None,
-        created: SystemTime::now(),
         key: key.unwrap_or_default(),
         state: RecordState::Running { pid: u32::try_from(entry.pid).unwrap_or(0) },
+        ..SessionRecord::new(SessionId(entry.id.0))
     }
 }
 

@@ -10,29 +10,27 @@ mod viewers;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use greenroom_engine::EngineError;
 use greenroom_engine::egress::Sink;
 use greenroom_engine::session::{
-    Following, InputError, Push, SessionHandle, SessionState, Subscription,
+    InputError, Push, SessionHandle, SessionState, SubscriberKind, Subscription,
 };
-use greenroom_protocol::api::session::{AttachParams, AttachResult};
+use greenroom_protocol::api::session::{AttachParams, AttachResult, ClientEntry};
 use greenroom_protocol::attach::{AttachDecoder, Detach, Frame, Notice};
-use greenroom_protocol::{Fault, rpc};
+use greenroom_protocol::methods::{Method as _, method};
+use greenroom_protocol::{Fault, Timestamp, rpc};
 use serde_json::value::RawValue;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
+use crate::call::{Call, fault};
 use crate::convert;
 use crate::hooks::{self, Attaching};
-use crate::host::Host;
 use crate::lifecycle::{Ending, Stopping};
-use crate::rpc::fault;
-use crate::rpc::peer::Via;
-use crate::rpc::router::{self, Call};
 use outflow::Outflow;
-pub use viewers::Viewers;
+pub(crate) use viewers::Viewers;
 use viewers::Viewing;
 
 /// Read at once: a paste comes in pieces of this size.
@@ -48,20 +46,19 @@ const INPUT_RETRY: Duration = Duration::from_millis(20);
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
 /// A client that is attached but not served yet: its reply comes first.
-pub struct Attached {
+pub(crate) struct Attached {
     pub result: AttachResult,
     handle: SessionHandle,
     subscription: Subscription,
     viewing: Viewing,
-    /// It told no size: it sees the session as it is.
+    /// The client told no size: it sees the session at the size it has.
     follows_size: bool,
     reconnected: bool,
 }
 
 /// Subscribes the caller. Nothing has been sent yet.
-pub async fn begin(call: &Call, params: Option<&RawValue>) -> Result<Attached, Fault> {
-    router::admitted(call, "session.attach")?;
-    router::known("session.attach", params)?;
+pub(crate) async fn begin(call: &Call, params: Option<&RawValue>) -> Result<Attached, Fault> {
+    call.admitted(method::SessionAttach::NAME, params)?;
     let mut params: AttachParams = rpc::params(params)?;
     let handle = call.session(&params.session)?;
     let info = handle.info();
@@ -71,20 +68,26 @@ pub async fn begin(call: &Call, params: Option<&RawValue>) -> Result<Attached, F
     }
     let size = params.size.map(convert::size_in).transpose()?;
     let name = params.client.clone().or_else(|| call.peer.client());
-    let (pid, remote) = (call.peer.caller.pid, call.peer.caller.via == Via::Http);
+    let (pid, remote) = (call.peer.caller.pid(), !call.peer.caller.is_local());
     let asked = Attaching { client: name.clone(), pid, remote, read_only: params.read_only };
-    params.read_only = hooks::may_attach(&call.host, &handle, asked).await?;
+    params.read_only = hooks::may_attach(&call.host.hooks, &handle, asked).await?;
     // A window of unknown size must not decide the session's.
     let read_only = params.read_only || size.is_none();
-    let following = Following::Viewer { size: size.unwrap_or(info.record.size), read_only };
+    let kind = SubscriberKind::Viewer { size: size.unwrap_or(info.record.size), read_only };
     let sink = if remote { Sink::AttachRemote } else { Sink::AttachLocal };
-    let subscription = handle.subscribe_to(following, Some(sink)).await.map_err(fault::engine)?;
+    let subscription = handle.subscribe_to(kind, Some(sink)).await.map_err(fault::engine)?;
     let client = subscription.client;
-    let name = params.client.clone().or_else(|| call.peer.client());
-    let entry = viewers::entry(client, name, call.peer.caller.pid, params.read_only, params.size);
-    let viewing = call.host.viewers.join(&call.host, handle.id(), client, entry);
+    let entry = ClientEntry {
+        id: convert::client(client),
+        name,
+        pid,
+        read_only: params.read_only,
+        size: params.size,
+        attached_at: Timestamp::from_system(SystemTime::now()),
+    };
+    let viewing = call.host.edge.viewers.join(handle.id(), client, entry);
     if params.exclusive {
-        call.host.viewers.replace_others(handle.id(), client);
+        call.host.edge.viewers.replace_others(handle.id(), client);
     }
     let result = AttachResult {
         session: handle.id().to_string(),
@@ -99,16 +102,21 @@ pub async fn begin(call: &Call, params: Option<&RawValue>) -> Result<Attached, F
 
 /// Moves the client to the session's thread and serves it there. The socket is nobody else's any
 /// more; where it still is (a late push holds it) the client is served from here.
-pub async fn serve(host: Arc<Host>, stream: Arc<UnixStream>, attached: Attached, rest: Vec<u8>) {
+pub(crate) async fn serve(
+    stopping: Stopping,
+    stream: Arc<UnixStream>,
+    attached: Attached,
+    rest: Vec<u8>,
+) {
     let stream = match Arc::try_unwrap(stream) {
         Ok(stream) => stream,
-        Err(shared) => return run(host, &shared, attached, rest).await,
+        Err(shared) => return run(stopping, &shared, attached, rest).await,
     };
     let Ok(stream) = stream.into_std() else { return };
     let thread = attached.handle.thread().clone();
     let served = thread.spawn(async move {
         if let Ok(stream) = UnixStream::from_std(stream) {
-            run(host, &stream, attached, rest).await;
+            run(stopping, &stream, attached, rest).await;
         }
     });
     // Ends with the client; the connection counts as open until then.
@@ -116,7 +124,7 @@ pub async fn serve(host: Arc<Host>, stream: Arc<UnixStream>, attached: Attached,
 }
 
 /// Serves the client until it leaves, the session ends or the daemon does.
-async fn run(host: Arc<Host>, stream: &UnixStream, attached: Attached, rest: Vec<u8>) {
+async fn run(mut stopping: Stopping, stream: &UnixStream, attached: Attached, rest: Vec<u8>) {
     let mut decoder = AttachDecoder::new();
     decoder.push(&rest);
     let mut stream_of = Stream {
@@ -136,7 +144,6 @@ async fn run(host: Arc<Host>, stream: &UnixStream, attached: Attached, rest: Vec
             ..Notice::default()
         }));
     }
-    let mut stopping = host.life.leaving();
     stream_of.run(&attached.viewing, &mut stopping).await;
     stream_of.finish().await;
 }
@@ -160,6 +167,12 @@ enum Next {
     Over,
     /// The socket is no good.
     Broken,
+}
+
+impl From<io::Result<()>> for Next {
+    fn from(written: io::Result<()>) -> Next {
+        if written.is_ok() { Next::On } else { Next::Broken }
+    }
 }
 
 impl Stream<'_> {
@@ -248,14 +261,14 @@ impl Stream<'_> {
                     continue;
                 }
                 Some(Ok(Frame::Detach(_))) => return Next::Over,
-                // What only the host may say, and what cannot be read, is skipped.
+                // Frames that only the host may send, and those that cannot be read, are skipped.
                 Some(Ok(_)) | Some(Err(_)) => continue,
             };
             if !self.read_only {
                 self.type_in(bytes);
             }
         }
-        self.flush()
+        self.out.write(self.stream).into()
     }
 
     /// Types without waiting. What the program's queue cannot hold is kept for later.
@@ -300,15 +313,7 @@ impl Stream<'_> {
                 None => break,
             }
         }
-        self.flush()
-    }
-
-    /// Writes what the socket takes at once; the rest waits for the next step.
-    fn flush(&mut self) -> Next {
-        match self.out.write(self.stream) {
-            Ok(()) => Next::On,
-            Err(_) => Next::Broken,
-        }
+        self.out.write(self.stream).into()
     }
 
     fn leave(&mut self, reason: &str, message: &str) -> Next {

@@ -1,17 +1,23 @@
 //! Who may talk to the host at all: nobody who is inside of a confined session, or ever was.
 //!
-//! A confined session cannot see our socket and, at level full, cannot make one of its kind. This is the second lock:
-//! should a socket be passed to it, or the first lock have a hole, whoever is inside still gets no answer.
+//! A confined session cannot see our socket and, at level full, cannot make one of its kind. This
+//! is the second lock: should a socket be passed to it, or the first lock have a hole, whoever is
+//! inside still gets no answer.
 //!
-//! What decides: every confined process is under one system call filter more than we are, and can never shed it, nor can what it
-//! starts, whoever its parents are now. So a caller with no more filters than ours, in our pid namespace, is none. Any other
-//! is one unless it is below the warden of a plain session (the kernel's word, not its own: `greenroom_keeper`), where people
-//! may run what they like. While no session was ever confined under this state directory nothing is looked at; since then a
-//! caller that cannot be judged is refused.
+//! What decides: every confined process is under one system call filter more than we are, and can
+//! never shed it, nor can what it starts, whoever its parents are now. So a caller with no more
+//! filters than ours, in our pid namespace, is none. Any other is one unless it is below the warden
+//! of a plain session (the kernel's word, not its own: `greenroom_keeper`), where people may run
+//! what they like. While no session was ever confined under this state directory nothing is looked
+//! at; since then a caller that cannot be judged is refused.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::host::Host;
+use greenroom_keeper::KeeperHello;
+
+use crate::chains::Sessions;
+use crate::keeper::Keeper;
 
 /// Longest line of ancestors that is walked.
 const ANCESTORS_MAX: usize = 1024;
@@ -20,43 +26,66 @@ const INSIDE: &str = "callers inside a confined session are not served";
 const UNKNOWN: &str = "the calling process cannot be looked at";
 const DOUBTFUL: &str = "the calling process is confined by something, perhaps by us";
 
-/// Why this caller is refused, if it is.
-pub fn refused(host: &Host, pid: Option<u32>) -> Option<&'static str> {
-    if !is_needed(host) {
-        return None;
-    }
-    // A process of a namespace we cannot see has number 0.
-    let Some(pid) = pid.filter(|pid| *pid != 0) else {
-        return Some("the kernel does not say which process is calling");
-    };
-    match judge(pid, &Wardens::of(host)) {
-        Verdict::Outside => None,
-        Verdict::Inside => Some(INSIDE),
-        Verdict::Doubtful => Some(DOUBTFUL),
-        Verdict::Unknown => Some(UNKNOWN),
-    }
+/// Judges callers by what is known of sessions.
+pub(crate) struct Callers {
+    sessions: Arc<Sessions>,
+    keeper: Arc<Keeper>,
+    keeper_pid: u32,
 }
 
-/// Why a caller by HTTP is refused. It has the token; browsers have fences of their own, so one that cannot be told from ours
-/// is refused only where ours could have lost somebody.
-pub fn inside(host: &Host, pid: u32) -> Option<&'static str> {
-    match judge(pid, &Wardens::of(host)) {
-        Verdict::Inside => Some(INSIDE),
-        Verdict::Doubtful if host.keeper.confined().lost => Some(DOUBTFUL),
-        Verdict::Doubtful | Verdict::Outside | Verdict::Unknown => None,
+impl Callers {
+    pub(crate) fn new(
+        sessions: Arc<Sessions>,
+        keeper: Arc<Keeper>,
+        hello: &KeeperHello,
+    ) -> Callers {
+        let keeper_pid = u32::try_from(hello.keeper_pid).unwrap_or(0);
+        Callers { sessions, keeper, keeper_pid }
     }
-}
 
-/// Whether a session was ever confined here.
-pub fn is_needed(host: &Host) -> bool {
-    host.keeper.confined().ever || !host.chains.confined().is_empty()
+    /// Why this caller is refused, if it is.
+    pub(crate) fn refused(&self, pid: Option<u32>) -> Option<&'static str> {
+        if !self.are_judged() {
+            return None;
+        }
+        // A process of a namespace we cannot see has number 0.
+        let Some(pid) = pid.filter(|pid| *pid != 0) else {
+            return Some("the kernel does not say which process is calling");
+        };
+        match judge(pid, &self.wardens()) {
+            Verdict::Outside => None,
+            Verdict::Inside => Some(INSIDE),
+            Verdict::Doubtful => Some(DOUBTFUL),
+            Verdict::Unknown => Some(UNKNOWN),
+        }
+    }
+
+    /// Why a caller by HTTP is refused. It has the token; browsers have fences of their own, so one
+    /// that cannot be told from ours is refused only where ours could have lost somebody.
+    pub(crate) fn inside(&self, pid: u32) -> Option<&'static str> {
+        match judge(pid, &self.wardens()) {
+            Verdict::Inside => Some(INSIDE),
+            Verdict::Doubtful if self.keeper.confined().lost => Some(DOUBTFUL),
+            Verdict::Doubtful | Verdict::Outside | Verdict::Unknown => None,
+        }
+    }
+
+    /// Whether a session was ever confined here.
+    pub(crate) fn are_judged(&self) -> bool {
+        self.keeper.confined().ever || !self.sessions.chains().confined().is_empty()
+    }
+
+    fn wardens(&self) -> Wardens {
+        let (plain, confined) = self.keeper.wardens();
+        Wardens { plain, confined, keeper: self.keeper_pid }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Outside,
     Inside,
-    /// It has a fence, and nobody says whose.
+    /// The process is confined, and it is not known by whom.
     Doubtful,
     Unknown,
 }
@@ -66,15 +95,8 @@ enum Verdict {
 struct Wardens {
     plain: Vec<u32>,
     confined: Vec<u32>,
-    /// Whoever comes home to it was a session's, and is held by nobody.
+    /// An orphan that became its child was a session's process, and no warden holds it.
     keeper: u32,
-}
-
-impl Wardens {
-    fn of(host: &Host) -> Wardens {
-        let (plain, confined) = host.keeper.wardens();
-        Wardens { plain, confined, keeper: u32::try_from(host.hello.keeper_pid).unwrap_or(0) }
-    }
 }
 
 fn judge(pid: u32, wardens: &Wardens) -> Verdict {
@@ -167,7 +189,8 @@ mod tests {
             assert_eq!(verdict(plain), Verdict::Outside, "people may run what they like");
             let confined = Wardens { confined: vec![child.id()], ..Wardens::default() };
             assert_eq!(verdict(confined), Verdict::Inside);
-            // The child of an orphan that came home to the keeper: its parent is not the keeper itself.
+            // The child of an orphan that came home to the keeper: its parent is not the keeper
+            // itself.
             let orphan = Wardens { keeper: us, ..Wardens::default() };
             assert_eq!(verdict(orphan), Verdict::Inside);
         }

@@ -1,39 +1,53 @@
 //! File descriptors: who must not have the last ones.
 //!
-//! Every session and every connection holds some. A host that has none left could neither list nor end what holds them; so
-//! the last are kept for answers, and whoever would take them is refused with a sentence. Absent on purpose: counting on
-//! every request; far from the limit nothing is counted.
+//! Every session and every connection holds some. A host that has none left could neither list nor
+//! end what holds them; so the last are kept for answers, and whoever would take them is refused
+//! with a sentence. Absent on purpose: counting on every request; far from the limit nothing is
+//! counted.
+
+use std::time::{Duration, Instant};
 
 use greenroom_protocol::{Fault, FaultKind};
 use rustix::process::{Resource, getrlimit};
 
-/// What listing, ending and shutting down need at once: connections, `/proc`, the database, a clean-up's pipes.
+/// What listing, ending and shutting down need at once: connections, `/proc`, the database, a
+/// clean-up's pipes.
 const FOR_ANSWERS: u64 = 16;
 /// A session's: terminal, pipe, ring, recording, and what its sandbox has.
 const OF_A_SESSION: u64 = 6;
-/// Of the daemon itself.
+/// Descriptors for the daemon itself.
 const OF_THE_HOST: u64 = 64;
-/// Connections at once, however many descriptors there are: each may hold a few queues, and a runaway script must not hold
-/// them all.
+/// Connections at once, however many descriptors there are: each may hold a few queues, and a
+/// runaway script must not hold them all.
 const CONNECTIONS_MAX: u64 = 4096;
 /// So many are admitted in any case.
 const CONNECTIONS_MIN: u64 = 8;
+/// How long a session that has ended may take to close its descriptors.
+const CLOSING: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// How many connections there may be at once.
-pub fn connections_max() -> u64 {
+pub(crate) fn connections_max() -> u64 {
     (limit() / 4).clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
 }
 
-/// Whether one more session leaves enough for answers.
-pub fn room_for_a_session(sessions: u64, connections: u64) -> Result<(), Fault> {
+/// Whether one more session leaves enough for answers. A session that has just ended gives its
+/// descriptors back a moment later, so nobody is refused before that moment is over.
+pub(crate) async fn room_for_a_session(sessions: u64, connections: u64) -> Result<(), Fault> {
     let limit = limit();
     let likely = sessions.saturating_mul(OF_A_SESSION) + connections + OF_THE_HOST;
     if likely <= limit / 2 {
         return Ok(());
     }
-    // It cannot even be looked: then there is none left.
-    let open = std::fs::read_dir("/proc/self/fd").map_or(limit, |fds| fds.count() as u64);
-    judge(open, limit)
+    // A directory that cannot be opened means that no descriptor is left.
+    let open = || std::fs::read_dir("/proc/self/fd").map_or(limit, |fds| fds.count() as u64);
+    let deadline = Instant::now() + CLOSING;
+    loop {
+        match judge(open(), limit) {
+            Err(_) if Instant::now() < deadline => tokio::time::sleep(LOOK_AGAIN).await,
+            judged => return judged,
+        }
+    }
 }
 
 fn judge(open: u64, limit: u64) -> Result<(), Fault> {
@@ -65,9 +79,9 @@ mod tests {
         assert!(judge(u64::from(u32::MAX), 64).is_err());
     }
 
-    #[test]
-    fn far_from_the_limit_nothing_is_counted() {
-        assert!(room_for_a_session(0, 0).is_ok());
+    #[tokio::test]
+    async fn far_from_the_limit_nothing_is_counted() {
+        assert!(room_for_a_session(0, 0).await.is_ok());
         assert!((CONNECTIONS_MIN..=CONNECTIONS_MAX).contains(&connections_max()));
     }
 }

@@ -4,45 +4,37 @@
 //! the store's queue. Reading them again, by page or live, is [`Storage`]'s. Deliberately absent:
 //! what a clipboard held; a log is read by more people than a clipboard is meant for.
 
-use std::sync::Arc;
-use std::time::SystemTime;
+mod observations;
 
 use greenroom_engine::SessionId;
 use greenroom_engine::events::{Event, Events, Fact};
-use greenroom_protocol::Timestamp;
-use serde_json::{Value, json};
+use greenroom_protocol::events::{self as payload, Payload};
 
-use crate::chains::Ends;
 use crate::convert;
-use crate::hooks::{Happened, Happenings};
 use crate::store::{NewEvent, Storage};
+pub(crate) use observations::{Observation, Observations};
 
 /// Longest text of one field: titles and notifications come from programs.
 const TEXT_MAX: usize = 4096;
 
 /// The engine's sink.
-pub struct Facts {
+pub(crate) struct Facts {
     storage: Storage,
-    ends: Arc<Ends>,
-    happenings: Happenings,
+    observations: Observations,
 }
 
 impl Facts {
-    pub fn new(storage: Storage, ends: Arc<Ends>, happenings: Happenings) -> Facts {
-        Facts { storage, ends, happenings }
+    pub(crate) fn new(storage: Storage, observations: Observations) -> Facts {
+        Facts { storage, observations }
     }
 }
 
 impl Events for Facts {
     fn emit(&self, event: Event) {
-        if let Fact::Exited { .. } = event.fact {
-            self.ends.ended(event.session);
-        }
         if matters(&event.fact) {
-            self.happenings.tell(Happened::Fact(event.clone()));
+            self.observations.push(Observation::Fact(event.clone()));
         }
-        let (kind, data) = row(event.fact);
-        self.storage.log(about(event.session, kind, data));
+        self.storage.log(about(event.session, row(event.fact)));
     }
 }
 
@@ -59,73 +51,65 @@ fn matters(fact: &Fact) -> bool {
 }
 
 /// An event about one session.
-pub fn about(session: SessionId, kind: &'static str, data: Value) -> NewEvent {
-    NewEvent { session: Some(session.0), ..of_the_host(kind, data) }
+pub(crate) fn about(session: SessionId, event: impl Into<Payload>) -> NewEvent {
+    about_any(Some(session), event)
 }
 
 /// An event about the host itself.
-pub fn of_the_host(kind: &'static str, data: Value) -> NewEvent {
-    NewEvent { time: Timestamp::from_system(SystemTime::now()), kind, session: None, data }
+pub(crate) fn of_the_host(event: impl Into<Payload>) -> NewEvent {
+    about_any(None, event)
 }
 
-fn row(fact: Fact) -> (&'static str, Value) {
+/// An event about a session, or about the host where there is none.
+pub(crate) fn about_any(session: Option<SessionId>, event: impl Into<Payload>) -> NewEvent {
+    NewEvent::now(session.map(|id| id.0), event.into())
+}
+
+fn row(fact: Fact) -> Payload {
     match fact {
-        Fact::Created { name } => ("session.created", json!({ "name": name })),
-        Fact::Started { pid } => ("session.started", json!({ "pid": pid })),
-        Fact::StartFailed { why } => ("session.failed", json!({ "why": text(why) })),
+        Fact::Created { name } => payload::SessionCreated { name }.into(),
+        Fact::Started { pid } => payload::SessionStarted { pid }.into(),
+        Fact::StartFailed { why } => payload::SessionFailed { why: text(why) }.into(),
         Fact::Recovered { seq, lost } => {
-            ("session.reattached", json!({ "seq": seq.0, "lost": lost.map(text) }))
+            payload::SessionReattached { seq: seq.0, lost: lost.map(text) }.into()
         }
-        Fact::Renamed { name } => ("session.renamed", json!({ "name": name })),
-        Fact::Resized { size } => ("session.resized", json!({ "size": convert::size(size) })),
+        Fact::Renamed { name } => payload::SessionRenamed { name }.into(),
+        Fact::Resized { size } => payload::SessionResized { size: convert::size(size) }.into(),
         Fact::Exited { status, seq } => {
-            ("session.exited", json!({ "exit": convert::exit(status), "seq": seq.0 }))
+            payload::SessionExited { exit: convert::exit(status), seq: seq.0 }.into()
         }
-        Fact::Removed => ("session.closed", Value::Null),
-        Fact::ClientAttached { client, read_only } => (
-            "client.attached",
-            json!({ "client": convert::client(client), "read_only": read_only }),
-        ),
+        Fact::Removed => payload::SessionClosed {}.into(),
+        Fact::ClientAttached { client, read_only } => {
+            payload::ClientAttached { client: convert::client(client), read_only }.into()
+        }
         Fact::ClientDetached { client } => {
-            ("client.detached", json!({ "client": convert::client(client) }))
+            payload::ClientDetached { client: convert::client(client) }.into()
         }
-        Fact::RecordingPaused { why } => ("session.recording_paused", json!({ "why": text(why) })),
-        Fact::RecordingResumed => ("session.recording_resumed", Value::Null),
+        Fact::RecordingPaused { why } => payload::SessionRecordingPaused { why: text(why) }.into(),
+        Fact::RecordingResumed => payload::SessionRecordingResumed {}.into(),
         Fact::FiltersBehind { from, to } => {
-            ("session.output_masked", json!({ "from": from.0, "to": to.0 }))
+            payload::SessionOutputMasked { from: from.0, to: to.0 }.into()
         }
-        Fact::ScreenRebuilt { why } => ("session.rebuilt", json!({ "why": why })),
+        Fact::ScreenRebuilt { why } => payload::SessionRebuilt { why: why.to_owned() }.into(),
         Fact::Marked { label, seq } => {
-            ("session.marked", json!({ "label": text(label), "seq": seq.0 }))
+            payload::SessionMarked { label: text(label), seq: seq.0 }.into()
         }
-        told => program_said(told),
-    }
-}
-
-/// What a program told through its terminal.
-fn program_said(fact: Fact) -> (&'static str, Value) {
-    match fact {
-        Fact::Title(title) => ("session.title", json!({ "title": text(title.into_inner()) })),
-        Fact::Cwd(cwd) => ("session.cwd", json!({ "cwd": text(cwd.into_inner()) })),
-        Fact::Bell => ("session.bell", Value::Null),
-        Fact::Notified { title, body } => (
-            "session.notified",
-            json!({
-                "title": title.map(|title| text(title.into_inner())),
-                "body": text(body.into_inner()),
-            }),
-        ),
-        Fact::Progress { state, percent } => {
-            ("session.progress", json!({ "state": state, "percent": percent }))
+        // What a program told through its terminal.
+        Fact::Title(title) => payload::SessionTitle { title: text(title.into_inner()) }.into(),
+        Fact::Cwd(cwd) => payload::SessionCwd { cwd: text(cwd.into_inner()) }.into(),
+        Fact::Bell => payload::SessionBell {}.into(),
+        Fact::Notified { title, body } => {
+            let title = title.map(|title| text(title.into_inner()));
+            payload::SessionNotified { title, body: text(body.into_inner()) }.into()
         }
-        Fact::ClipboardSet { selection, data } => (
-            "session.clipboard",
-            json!({ "selection": text(selection), "bytes": data.get().len() }),
-        ),
-        Fact::PromptStarted => ("session.prompt", Value::Null),
-        Fact::CommandStarted => ("session.command_started", Value::Null),
-        Fact::CommandEnded { exit } => ("session.command", json!({ "exit": exit })),
-        other => unreachable!("told by the engine itself: {other:?}"),
+        Fact::Progress { state, percent } => payload::SessionProgress { state, percent }.into(),
+        Fact::ClipboardSet { selection, data } => {
+            let bytes = data.get().len();
+            payload::SessionClipboard { selection: text(selection), bytes }.into()
+        }
+        Fact::PromptStarted => payload::SessionPrompt {}.into(),
+        Fact::CommandStarted => payload::SessionCommandStarted {}.into(),
+        Fact::CommandEnded { exit } => payload::SessionCommand { exit }.into(),
     }
 }
 

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use greenroom_engine::egress::Sink;
 use greenroom_engine::process::ExitStatus;
-use greenroom_engine::session::{Following, Push, Subscription};
+use greenroom_engine::session::{Push, SubscriberKind, Subscription};
 use greenroom_engine::{EngineError, Seq, SessionHandle};
 
 /// Output of one piece: as JSON it can grow sixfold and must stay far below the frame cap.
 const PIECE_BYTES: usize = 256 * 1024;
 
-pub struct Follow {
+pub(crate) struct Follow {
     handle: SessionHandle,
     subscription: Subscription,
     cursor: Seq,
@@ -29,7 +29,7 @@ pub struct Follow {
 }
 
 /// Some output in order.
-pub struct Piece {
+pub(crate) struct Piece {
     /// The sequence number after it.
     pub end: Seq,
     pub bytes: Vec<u8>,
@@ -39,8 +39,11 @@ pub struct Piece {
 
 impl Follow {
     /// From `since` on, or only what is new.
-    pub async fn from(handle: &SessionHandle, since: Option<u64>) -> Result<Follow, EngineError> {
-        let subscription = handle.subscribe(Following::Stream).await?;
+    pub(crate) async fn from(
+        handle: &SessionHandle,
+        since: Option<u64>,
+    ) -> Result<Follow, EngineError> {
+        let subscription = handle.subscribe(SubscriberKind::Stream).await?;
         let start = subscription.start;
         Ok(Follow {
             handle: handle.clone(),
@@ -55,17 +58,17 @@ impl Follow {
     }
 
     /// The next piece begins here.
-    pub fn cursor(&self) -> Seq {
+    pub(crate) fn cursor(&self) -> Seq {
         self.cursor
     }
 
     /// How the session ended, once it has and everything before was given out.
-    pub fn exited(&self) -> Option<ExitStatus> {
+    pub(crate) fn exited(&self) -> Option<ExitStatus> {
         self.exited
     }
 
     /// The next piece; `None` after the session has ended or gone.
-    pub async fn next(&mut self) -> Option<Piece> {
+    pub(crate) async fn next(&mut self) -> Option<Piece> {
         loop {
             if self.handle.is_governed(Sink::Stream) {
                 return self.next_answered().await;
@@ -90,8 +93,8 @@ impl Follow {
         }
     }
 
-    /// The same where filters decide what may be seen: pushes only say that there is something, and the journal is
-    /// read as far as they have answered for it.
+    /// The same where filters decide what may be seen: pushes only say that there is something, and
+    /// the journal is read as far as they have answered for it.
     async fn next_answered(&mut self) -> Option<Piece> {
         loop {
             self.waiting.clear();

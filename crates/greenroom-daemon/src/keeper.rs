@@ -4,32 +4,38 @@
 //! matched to whoever asked. One thread, `keeper-link`, does nothing but receive: the keeper stops
 //! listening to a daemon that does not. Deliberately absent: what a session is.
 
+mod launcher;
 mod left;
 mod notes;
-mod work;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use greenroom_engine::SessionId;
 use greenroom_engine::journal::{RING_BYTES, RingFds};
-use greenroom_engine::process::{ExitStatus, Held, Member, ProcessError, Processes, Target, Wait};
+use greenroom_engine::process::{
+    BoxFuture, ExitStatus, Held, Member, ProcessError, Processes, Target,
+};
 use greenroom_engine::spec::SessionSpec;
 use greenroom_keeper as keeper;
 use greenroom_keeper::tree::{Process, Tree};
 use greenroom_keeper::{KeeperEvent, KeeperHello, KeeperLink, LinkError, SessionEntry, SpawnSpec};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::sync::lock;
+pub use launcher::KeeperLauncher;
 pub use notes::{Confined, Note, Notes};
-pub use work::Workers;
 
-/// The keeper is one thread that never blocks: when it has not answered after this long it never will.
+/// The keeper is one thread that never blocks: when it has not answered after this long it never
+/// will.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A keeper that has not answered for this long is looked at.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Exits on their way to the engine. The link's thread waits when it is full; the keeper then
 /// queues, and the engine drains this without waiting for anybody.
@@ -37,7 +43,7 @@ const EXITS: usize = 256;
 
 const SIGKILL: i32 = 9;
 
-/// Somebody's session ended.
+/// A session whose program ended, and how.
 pub type Exit = (SessionId, ExitStatus);
 
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +54,8 @@ pub enum KeeperError {
     Gone,
     #[error("the keeper did not answer within {} s", PATIENCE.as_secs())]
     Silent,
+    #[error("the keeper (pid {0}) is stopped; kill -CONT {0} lets it go on")]
+    Stopped(u32),
     #[error("the keeper speaks version {found} of our language, this daemon version {known}")]
     Version { found: u16, known: u16 },
     #[error("the keeper cannot replace itself: {0}")]
@@ -66,13 +74,13 @@ pub struct Inheritance {
 pub struct Keeper {
     link: KeeperLink,
     state: Mutex<State>,
-    /// It starts programs of plugins.
+    /// This keeper starts programs of plugins.
     workers: bool,
-    /// It has wardens, tells which, and ends whole sessions.
+    /// This keeper has wardens, names them, and ends whole sessions.
     wardens: bool,
     notes: Notes,
     confined: Mutex<Confined>,
-    /// Rings when nothing is left of some session.
+    /// Notified when no process is left of some session.
     over: Notify,
 }
 
@@ -84,11 +92,11 @@ struct State {
     exited: HashMap<u64, ExitStatus>,
     /// Where programs in a sandbox look for the proxy, until somebody serves them there.
     listeners: HashMap<u64, OwnedFd>,
-    /// Of every session that has processes, ended or not.
+    /// The process tree of every session that has processes, ended or not.
     trees: HashMap<u64, Tree>,
     /// Released while their program still lived: to be released again when it has ended.
     unwanted: HashSet<u64>,
-    workers: work::Table,
+    workers: launcher::Table,
     gone: bool,
 }
 
@@ -97,6 +105,13 @@ struct Refusal {
     errno: i32,
     /// In words, if the number does not tell.
     why: String,
+}
+
+impl Refusal {
+    fn source(self) -> io::Error {
+        let error = io::Error::from_raw_os_error(self.errno);
+        if self.why.is_empty() { error } else { io::Error::new(error.kind(), self.why) }
+    }
 }
 
 impl Keeper {
@@ -116,7 +131,7 @@ impl Keeper {
         let keeper = Keeper {
             link,
             state: Mutex::default(),
-            workers: hello.workers,
+            workers: hello.piped,
             wardens: hello.wardens,
             confined: Mutex::new(notes.confined()),
             notes,
@@ -208,7 +223,7 @@ impl Keeper {
             }
         }
         let mut state = self.state();
-        // Whoever waits is answered by the drop of its sender.
+        // Requests that wait are answered by the drop of their senders.
         *state = State { gone: true, ..State::default() };
     }
 
@@ -241,18 +256,18 @@ impl Keeper {
                     let _ = reply.send(errno);
                 }
             }
-            KeeperEvent::Replaced { why_not } => {
+            KeeperEvent::Replaced { result } => {
                 let asked = self.state().replacing.take();
                 match asked {
-                    Some(reply) => drop(reply.send(why_not.map_or(Ok(()), Err))),
-                    None => tracing::warn!(?why_not, "the keeper's replacement"),
+                    Some(reply) => drop(reply.send(result)),
+                    None => tracing::warn!(?result, "the keeper's replacement"),
                 }
             }
-            KeeperEvent::Working { id, pid, listener } => self.working(id, pid, listener),
-            KeeperEvent::WorkFailed { id, step, errno, why } => {
+            KeeperEvent::PipedStarted { id, pid, listener } => self.working(id, pid, listener),
+            KeeperEvent::PipedFailed { id, step, errno, why } => {
                 self.work_failed(id, step, errno, why);
             }
-            KeeperEvent::WorkEnded { id, status } => self.work_ended(id, exit_status(status)),
+            KeeperEvent::PipedEnded { id, status } => self.work_ended(id, exit_status(status)),
             KeeperEvent::Over { id } => self.nothing_left(id.0),
             KeeperEvent::Unknown { kind } => tracing::debug!(kind, "a message of a newer keeper"),
             other => tracing::debug!(?other, "unasked for"),
@@ -260,7 +275,8 @@ impl Keeper {
     }
 
     fn spawned(&self, id: u64, pid: i32, warden: i32, fds: keeper::SessionFds) {
-        // Looked up before anybody hears of it: while its warden lives that number is its own.
+        // Looked up before anybody hears of the program: while its warden lives nobody else gets
+        // its pid.
         let tree = Tree {
             warden: Process::of(warden).filter(|_| warden > 0),
             program: Process::of(pid),
@@ -276,7 +292,7 @@ impl Keeper {
             None => true,
         };
         if unheard {
-            // Whoever asked was cancelled: nobody would ever look after this program.
+            // The request was cancelled: nobody would ever look after this program.
             tracing::warn!(session = id, pid, "a program started for nobody");
             self.end(id);
             let _ = tree.signal(SIGKILL);
@@ -340,7 +356,8 @@ impl Keeper {
         let Some(tree) = self.tree(member) else { return Ok(()) };
         let id = member.id;
         if signal == SIGKILL {
-            // A warden never gives up, however fast they fork. Beside it, in case it is stopped or gone.
+            // A warden never gives up, however fast they fork. Beside it, in case it is stopped or
+            // gone.
             self.end(id.0);
         }
         let done = tokio::task::spawn_blocking(move || tree.signal(signal));
@@ -362,7 +379,7 @@ impl Keeper {
             if state.exited.remove(&id).is_none() {
                 state.unwanted.insert(id);
             }
-            // What it left is still held by its warden, until that says that nothing is.
+            // The warden still holds what the program left, until it says that nothing is left.
             if state.trees.get(&id).is_some_and(|tree| tree.warden.is_none()) {
                 state.trees.remove(&id);
                 self.over.notify_waiters();
@@ -376,7 +393,7 @@ impl Keeper {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -385,7 +402,7 @@ impl Processes for Keeper {
         &'a self,
         id: SessionId,
         spec: &'a SessionSpec,
-    ) -> Wait<'a, Result<Held, ProcessError>> {
+    ) -> BoxFuture<'a, Result<Held, ProcessError>> {
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
             {
@@ -396,13 +413,17 @@ impl Processes for Keeper {
                 state.spawning.insert(id.0, reply);
             }
             let sent = match &spec.confinement {
-                None => self.link.spawn(keeper::SessionId(id.0), &spawn_spec(spec), None),
+                None => {
+                    let launch = greenroom_workspace::spec::launch(spec);
+                    let spec = SpawnSpec { launch, ring_bytes: ring_bytes(), flags: 0 };
+                    self.link.spawn(keeper::SessionId(id.0), &spec)
+                }
                 Some(fence) => match fence.plan(spec) {
                     Ok(plan) => {
                         // Before it can start anything.
                         self.was_confined(Confined { ever: true, lost: false });
                         let id = keeper::SessionId(id.0);
-                        self.link.spawn_sandboxed(id, ring_bytes(), plan.as_fd(), None)
+                        self.link.spawn_sandboxed(id, ring_bytes(), plan.as_fd())
                     }
                     Err(source) => {
                         self.state().spawning.remove(&id.0);
@@ -417,13 +438,10 @@ impl Processes for Keeper {
             }
             match answered(answer).await {
                 Ok(Ok(held)) => Ok(held),
-                Ok(Err(Refusal { step, errno, why })) => Err(ProcessError::Spawn {
+                Ok(Err(refusal)) => Err(ProcessError::Spawn {
                     program: program(spec),
-                    step,
-                    source: match why.is_empty() {
-                        true => io::Error::from_raw_os_error(errno),
-                        false => io::Error::new(io::Error::from_raw_os_error(errno).kind(), why),
-                    },
+                    step: refusal.step,
+                    source: refusal.source(),
                 }),
                 Err(error) => Err(ProcessError::Keeper(error.to_string())),
             }
@@ -435,7 +453,7 @@ impl Processes for Keeper {
         member: &'a Member,
         target: Target,
         signal: i32,
-    ) -> Wait<'a, Result<(), ProcessError>> {
+    ) -> BoxFuture<'a, Result<(), ProcessError>> {
         Box::pin(async move {
             match target {
                 Target::Leader => {
@@ -453,7 +471,7 @@ impl Processes for Keeper {
         self.state().exited.get(&id.0).copied()
     }
 
-    fn alive<'a>(&'a self, member: &'a Member) -> Wait<'a, usize> {
+    fn alive<'a>(&'a self, member: &'a Member) -> BoxFuture<'a, usize> {
         Box::pin(async move {
             let Some(tree) = self.tree(member) else { return 0 };
             let count = tokio::task::spawn_blocking(move || tree.members().len());
@@ -461,7 +479,7 @@ impl Processes for Keeper {
         })
     }
 
-    fn left<'a>(&'a self, member: &'a Member) -> Wait<'a, Vec<String>> {
+    fn left<'a>(&'a self, member: &'a Member) -> BoxFuture<'a, Vec<String>> {
         Box::pin(async move {
             let Some(tree) = self.tree(member) else { return Vec::new() };
             let name = |it: &Process| Some(format!("{} (pid {})", it.name()?, it.pid));
@@ -476,11 +494,32 @@ impl Processes for Keeper {
 }
 
 async fn answered<T>(answer: oneshot::Receiver<T>) -> Result<T, KeeperError> {
-    match tokio::time::timeout(PATIENCE, answer).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(_)) => Err(KeeperError::Gone),
-        Err(_) => Err(KeeperError::Silent),
+    tokio::select! {
+        answer = answer => answer.map_err(|_| KeeperError::Gone),
+        error = silent() => Err(error),
     }
+}
+
+/// Ends when no answer can be hoped for any more.
+async fn silent() -> KeeperError {
+    tokio::time::timeout(PATIENCE, stopped()).await.unwrap_or(KeeperError::Silent)
+}
+
+/// Ends only if the keeper is stopped: nobody would tell us of anything that ends.
+pub async fn stopped() -> KeeperError {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        // We are its child, whatever program it has become.
+        let keeper = std::os::unix::process::parent_id();
+        if is_stopped(keeper) {
+            return KeeperError::Stopped(keeper);
+        }
+    }
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 
 fn hold(pid: u32, fds: keeper::SessionFds) -> Held {
@@ -497,19 +536,6 @@ pub fn exit_status(status: keeper::ExitStatus) -> ExitStatus {
 
 fn program(spec: &SessionSpec) -> String {
     spec.argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-fn spawn_spec(spec: &SessionSpec) -> SpawnSpec {
-    let bytes = |text: &std::ffi::OsStr| text.as_bytes().to_vec();
-    SpawnSpec {
-        argv: spec.argv.iter().map(|arg| bytes(arg)).collect(),
-        env: spec.env.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
-        cwd: bytes(spec.cwd.as_os_str()),
-        cols: spec.size.cols(),
-        rows: spec.size.rows(),
-        ring_bytes: ring_bytes(),
-        flags: 0,
-    }
 }
 
 fn ring_bytes() -> u32 {

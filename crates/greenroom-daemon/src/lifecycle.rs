@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// Why the daemon ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// Somebody sent SIGTERM.
     Stop,
     /// A new program takes over.
@@ -24,15 +24,15 @@ pub enum Ending {
 }
 
 /// Asks for the end and waits for it. Cheap to share.
-pub struct Life {
+pub(crate) struct Life {
     ending: watch::Sender<Option<Ending>>,
-    /// The same, once nobody is let in any more. A client that is sent away comes back at once,
-    /// and must find the next daemon.
+    /// The same, once no connection is accepted any more. A client that is sent away comes back at
+    /// once, and must find the next daemon.
     leaving: watch::Sender<Option<Ending>>,
 }
 
 /// Waits for the end to begin.
-pub struct Stopping(watch::Receiver<Option<Ending>>);
+pub(crate) struct Stopping(watch::Receiver<Option<Ending>>);
 
 impl Default for Life {
     fn default() -> Life {
@@ -43,7 +43,7 @@ impl Default for Life {
 impl Life {
     /// Begins the end. The first reason stays, except that a shutdown overrides the others: the
     /// sessions must not be left running by a race.
-    pub fn end(&self, why: Ending) -> bool {
+    pub(crate) fn end(&self, why: Ending) -> bool {
         self.ending.send_if_modified(|ending| {
             let first = ending.is_none();
             let overrides = matches!(why, Ending::Shutdown { .. })
@@ -55,32 +55,32 @@ impl Life {
         })
     }
 
-    pub fn ending(&self) -> Option<Ending> {
+    pub(crate) fn ending(&self) -> Option<Ending> {
         *self.ending.borrow()
     }
 
-    /// For the door: the end has begun.
-    pub fn stopping(&self) -> Stopping {
+    /// For whoever accepts connections: the end has begun.
+    pub(crate) fn stopping(&self) -> Stopping {
         Stopping(self.ending.subscribe())
     }
 
-    /// The door is closed: connections may end.
-    pub fn door_closed(&self) {
+    /// No connection is accepted any more: those there are may end.
+    pub(crate) fn stopped_accepting(&self) {
         self.leaving.send_replace(self.ending().or(Some(Ending::Stop)));
     }
 
-    /// For connections: the end has begun and the door is closed.
-    pub fn leaving(&self) -> Stopping {
+    /// For connections: the end has begun, and no other is accepted.
+    pub(crate) fn leaving(&self) -> Stopping {
         Stopping(self.leaving.subscribe())
     }
 }
 
 impl Stopping {
-    pub async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         self.reason().await;
     }
 
-    pub async fn reason(&mut self) -> Ending {
+    pub(crate) async fn reason(&mut self) -> Ending {
         match self.0.wait_for(Option::is_some).await {
             Ok(ending) => ending.expect("waited for"),
             // The host itself is gone.

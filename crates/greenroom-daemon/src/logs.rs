@@ -14,13 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use greenroom_engine::egress::{Egress, Raw, Sink};
+use greenroom_config::Log;
+use greenroom_engine::egress::{Egress, Raw};
 use greenroom_engine::keep;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-
-use crate::config::Log;
 
 /// Lines waiting for the disk: a burst of a session start storm, not a flood.
 const QUEUE_LINES: usize = 4096;
@@ -30,14 +29,14 @@ const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the log {}: {source}", path.display())]
-pub struct LogError {
+pub(crate) struct LogError {
     path: PathBuf,
     source: io::Error,
 }
 
 /// Keeps the log going; flush it before the process ends.
 #[derive(Clone)]
-pub struct Logs {
+pub(crate) struct Logs {
     queue: SyncSender<Line>,
     dropped: Arc<AtomicU64>,
 }
@@ -49,7 +48,7 @@ enum Line {
 
 impl Logs {
     /// Opens the file and makes this the process's log.
-    pub fn start(path: &Path, config: &Log) -> Result<Logs, LogError> {
+    pub(crate) fn start(path: &Path, config: &Log) -> Result<Logs, LogError> {
         let logs = Logs::open(path, config)?;
         let filter = tracing_subscriber::EnvFilter::new(&config.level);
         let layer = tracing_subscriber::fmt::layer().json().with_writer(logs.clone());
@@ -75,7 +74,7 @@ impl Logs {
     }
 
     /// Everything logged so far is in the file when this returns, or time is up.
-    pub fn flush(&self) {
+    pub(crate) fn flush(&self) {
         let (done, wait) = sync_channel(1);
         if self.queue.send(Line::Flush(done)).is_ok() {
             let _ = wait.recv_timeout(FLUSH_PATIENCE);
@@ -92,7 +91,7 @@ impl<'a> MakeWriter<'a> for Logs {
 }
 
 /// Gathers one event's line and queues it when dropped.
-pub struct LineWriter {
+pub(crate) struct LineWriter {
     logs: Logs,
     line: Vec<u8>,
 }
@@ -124,7 +123,7 @@ fn write_lines(mut file: Rotated, lines: &Receiver<Line>, dropped: &AtomicU64) {
         match line {
             // A log that cannot be written has nobody to tell; the next line tries again.
             Line::Text(text) => {
-                let text = egress.bytes(Sink::Log, Raw::new(text)).into_inner();
+                let text = egress.bytes(Raw::new(text)).into_inner();
                 drop(file.write(&text));
             }
             Line::Flush(done) => drop(done.try_send(())),
@@ -250,7 +249,7 @@ mod tests {
     fn lines_arrive_whole_and_in_order() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d.log");
-        let config = crate::config::Config::default().log;
+        let config = greenroom_config::Config::default().log;
         let logs = Logs::open(&path, &config).unwrap();
         for number in 0..100 {
             let mut writer = logs.make_writer();

@@ -14,26 +14,26 @@ use greenroom_protocol::{Fault, FaultKind, Id, rpc};
 use rustix::io::Errno;
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::callers;
+use crate::call::caller::Caller;
 use crate::descriptors;
-use crate::host::{Counters, Host};
+use crate::host::Host;
 use crate::rpc::conn;
-use crate::rpc::peer::Caller;
 
 /// Out of descriptors or memory: others must end something first.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot accept connections: {0}")]
-pub struct SocketError(io::Error);
+pub(crate) struct SocketError(io::Error);
 
 /// Accepts until the daemon ends.
-pub async fn accept(host: Arc<Host>, listener: StdListener) -> Result<(), SocketError> {
+pub(crate) async fn accept(host: Arc<Host>, listener: StdListener) -> Result<(), SocketError> {
     listener.set_nonblocking(true).map_err(SocketError)?;
     let listener = UnixListener::from_std(listener).map_err(SocketError)?;
     let mut stopping = host.life.stopping();
     let most = descriptors::connections_max();
-    // Given up for a moment when there is none left, so that whoever knocks is told.
+    // A descriptor in reserve: given up for a moment when none is left, so that a new client can be
+    // told.
     let mut spare = File::open("/dev/null").ok();
     loop {
         let accepted = tokio::select! {
@@ -64,7 +64,7 @@ pub async fn accept(host: Arc<Host>, listener: StdListener) -> Result<(), Socket
 
 #[derive(Debug, PartialEq, Eq)]
 enum Trouble {
-    /// That one connection broke before we had it.
+    /// The connection broke before it was accepted.
     Passing,
     Shortage,
     /// The socket itself is no good.
@@ -82,39 +82,34 @@ fn class(error: &io::Error) -> Trouble {
 }
 
 fn admit(host: &Arc<Host>, stream: UnixStream, most: u64) {
-    let caller = match stream.peer_cred() {
+    let denied = |why: &str| refuse(host, &stream, FaultKind::PermissionDenied, why);
+    let pid = match stream.peer_cred() {
         Ok(peer) if peer.uid() == rustix::process::geteuid().as_raw() => {
-            Caller::of_our_user(peer.pid().and_then(|pid| u32::try_from(pid).ok()))
+            peer.pid().and_then(|pid| u32::try_from(pid).ok())
         }
         Ok(peer) => {
             tracing::warn!(uid = peer.uid(), "a connection of another user was refused");
-            return refuse(
-                host,
-                &stream,
-                FaultKind::PermissionDenied,
-                "this host belongs to another user",
-            );
+            return denied("this host belongs to another user");
         }
         Err(error) => {
-            tracing::warn!(%error, "a connection of nobody knows whom was refused");
-            return refuse(
-                host,
-                &stream,
-                FaultKind::PermissionDenied,
-                "the kernel does not say who is calling",
-            );
+            tracing::warn!(%error, "a connection of an unknown user was refused");
+            return denied("the kernel does not say who is calling");
         }
     };
-    // It is told so to each of its requests: whoever knocks shall know that it was heard.
-    let caller = Caller { refused: callers::refused(host, caller.pid), ..caller };
-    if let Some(why) = caller.refused {
-        tracing::warn!(pid = caller.pid, why, "a caller gets no answers");
-        host.counters.refuse();
-    }
-    if host.counters.connections() >= most {
+    // Each of its requests is refused with the reason: a confined caller shall know that it was
+    // heard.
+    let caller = match host.callers.refused(pid) {
+        None => Caller::LocalUser { pid },
+        Some(why) => {
+            tracing::warn!(pid, why, "a caller gets no answers");
+            host.edge.counters.refuse();
+            Caller::Confined { pid, why }
+        }
+    };
+    if host.edge.counters.connections() >= most {
         return refuse(host, &stream, FaultKind::Busy, "the host has too many connections");
     }
-    let connected = Counters::connected(host);
+    let connected = host.edge.counters.connected();
     let host = host.clone();
     tokio::spawn(async move {
         conn::serve(host, stream, caller).await;
@@ -124,7 +119,7 @@ fn admit(host: &Arc<Host>, stream: UnixStream, most: u64) {
 
 /// One line and the end; a client that speaks the other framing sees the end only.
 fn refuse(host: &Arc<Host>, stream: &UnixStream, kind: FaultKind, why: &str) {
-    host.counters.refuse();
+    host.edge.counters.refuse();
     let mut line = rpc::encode_fault(&Id::Null, &Fault::new(kind, why));
     line.push('\n');
     let _ = stream.try_write(line.as_bytes());

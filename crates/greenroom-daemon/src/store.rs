@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use greenroom_engine::SessionId;
 use greenroom_engine::keep;
-use greenroom_engine::process::Wait;
+use greenroom_engine::process::BoxFuture;
 use greenroom_engine::store::{SessionRecord, Store, StoreError};
-use greenroom_protocol::Timestamp;
 use greenroom_protocol::api::event::Event;
+use greenroom_protocol::events::EventsDropped;
 use rusqlite::Connection;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-pub use rows::{NewEvent, Page, Query};
-pub use schema::StorageError;
+pub(crate) use rows::{NewEvent, Page, Query};
+pub(crate) use schema::StorageError;
 
 /// Commands waiting for the thread: events of hundreds of sessions that start at once.
 const QUEUE: usize = 8192;
@@ -40,7 +40,7 @@ const PRUNE_EVERY: u64 = 1000;
 
 /// The handle. Cheap to clone.
 #[derive(Clone)]
-pub struct Storage {
+pub(crate) struct Storage {
     queue: mpsc::Sender<Command>,
     shared: Arc<Shared>,
 }
@@ -57,7 +57,7 @@ struct Shared {
 }
 
 /// A store, and what was in it.
-pub struct Opened {
+pub(crate) struct Opened {
     pub storage: Storage,
     pub records: Vec<SessionRecord>,
     /// The old file could not be used.
@@ -96,11 +96,14 @@ struct Stopped;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the event log: {0}")]
-pub struct EventsError(Box<dyn std::error::Error + Send + Sync>);
+pub(crate) struct EventsError(Box<dyn std::error::Error + Send + Sync>);
 
 impl Storage {
     /// Opens the file, starts the thread, and gives back every record in it.
-    pub fn open(path: &Path, keep: u64) -> Result<(Storage, Vec<SessionRecord>), StorageError> {
+    pub(crate) fn open(
+        path: &Path,
+        keep: u64,
+    ) -> Result<(Storage, Vec<SessionRecord>), StorageError> {
         let connection = schema::open(path)?;
         let read = |source| StorageError::Sql { path: path.to_owned(), step: "read", source };
         let known = records::load_all(&connection).map_err(read)?;
@@ -122,7 +125,7 @@ impl Storage {
     }
 
     /// The same; a file that is damaged is set aside, and another begun.
-    pub fn open_or_begin_anew(path: &Path, keep: u64) -> Result<Opened, StorageError> {
+    pub(crate) fn open_or_begin_anew(path: &Path, keep: u64) -> Result<Opened, StorageError> {
         let why = match Storage::open(path, keep) {
             Ok((storage, records)) => return Ok(Opened { storage, records, lost: None }),
             Err(error @ (StorageError::Newer { .. } | StorageError::Thread(_))) => {
@@ -141,23 +144,23 @@ impl Storage {
     }
 
     /// Sessions from this one on began when what governs their output was noted with them.
-    pub fn noted_since(&self) -> u64 {
+    pub(crate) fn noted_since(&self) -> u64 {
         self.shared.noted_since
     }
 
     /// Never gives out `id` or one before it.
-    pub fn skip_ids(&self, id: u64) {
+    pub(crate) fn skip_ids(&self, id: u64) {
         self.shared.last_id.fetch_max(id, Ordering::Relaxed);
     }
 
     /// Puts an event into the log without waiting; one that finds no room is counted.
-    pub fn log(&self, event: NewEvent) {
+    pub(crate) fn log(&self, event: NewEvent) {
         if self.queue.try_send(Command::Event(event)).is_err() {
             self.shared.lose(1);
         }
     }
 
-    pub async fn page(&self, query: Query) -> Result<Page, EventsError> {
+    pub(crate) async fn page(&self, query: Query) -> Result<Page, EventsError> {
         let (reply, answer) = oneshot::channel();
         self.queue
             .send(Command::Page(query, reply))
@@ -171,20 +174,20 @@ impl Storage {
     }
 
     /// Events from now on, each after it is in the file.
-    pub fn live(&self) -> broadcast::Receiver<Arc<Event>> {
+    pub(crate) fn live(&self) -> broadcast::Receiver<Arc<Event>> {
         self.shared.live.subscribe()
     }
 
-    pub fn newest_event(&self) -> u64 {
+    pub(crate) fn newest_event(&self) -> u64 {
         self.shared.newest.load(Ordering::Acquire)
     }
 
-    pub fn lost_events(&self) -> u64 {
+    pub(crate) fn lost_events(&self) -> u64 {
         self.shared.lost_ever.load(Ordering::Relaxed)
     }
 
     /// Everything sent before is in the file when this returns.
-    pub async fn flush(&self) {
+    pub(crate) async fn flush(&self) {
         let (reply, done) = oneshot::channel();
         if self.queue.send(Command::Flush(reply)).await.is_ok() {
             let _ = done.await;
@@ -198,7 +201,7 @@ impl Storage {
         id: SessionId,
         step: &'static str,
         command: impl FnOnce(oneshot::Sender<Outcome>) -> Command,
-    ) -> Wait<'_, Result<(), StoreError>> {
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
         let (reply, answer) = oneshot::channel();
         let crowded = match self.queue.try_send(command(reply)) {
             Ok(()) => None,
@@ -218,16 +221,16 @@ impl Storage {
 
 impl Store for Storage {
     /// Counted in memory: `save` makes it last, and an id never saved was never seen.
-    fn next_id(&self) -> Wait<'_, Result<SessionId, StoreError>> {
+    fn next_id(&self) -> BoxFuture<'_, Result<SessionId, StoreError>> {
         let id = self.shared.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         Box::pin(std::future::ready(Ok(SessionId(id))))
     }
 
-    fn save(&self, record: SessionRecord) -> Wait<'_, Result<(), StoreError>> {
+    fn save(&self, record: SessionRecord) -> BoxFuture<'_, Result<(), StoreError>> {
         self.ask(record.id, "save", |reply| Command::Save(Box::new(record), reply))
     }
 
-    fn remove(&self, id: SessionId) -> Wait<'_, Result<(), StoreError>> {
+    fn remove(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
         self.ask(id, "remove", |reply| Command::Remove(id, reply))
     }
 }
@@ -318,12 +321,7 @@ impl Worker {
         if count == 0 {
             return None;
         }
-        let note = NewEvent {
-            time: Timestamp::from_system(std::time::SystemTime::now()),
-            kind: "events.dropped",
-            session: None,
-            data: serde_json::json!({ "count": count }),
-        };
+        let note = NewEvent::now(None, EventsDropped { count }.into());
         match rows::insert(&self.connection, note) {
             Ok(event) => Some(Told::Event(event)),
             Err(_) => {

@@ -1,10 +1,9 @@
 //! The journal's pump beside a bare read from the same kind of PTY.
 //!
-//! `cargo bench -p greenroom-engine --bench journal [-- seconds-per-cell]`
-//! Contenders take turns within each round; medians of the rounds are printed,
-//! and their ratio to the bare reader of the same termios. A SCHED_IDLE spinner
-//! per core keeps the cores awake (an idle vCPU halves PTY throughput). Trust
-//! ratios of one run, not digits.
+//! `cargo bench -p greenroom-engine --bench journal [-- seconds-per-cell]` Contenders take turns
+//! within each round; medians of the rounds are printed, and their ratio to the bare reader of the
+//! same termios. A SCHED_IDLE spinner per core keeps the cores awake (an idle vCPU halves PTY
+//! throughput). Trust ratios of one run, not digits.
 #![allow(clippy::print_stdout, reason = "the table is the product")]
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 

@@ -1,25 +1,25 @@
 //! All sessions of one host: starting, finding, naming, removing them.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, watch};
 
-use crate::egress::{Egress, Filters, HostKey, Literals, Redaction, Terms};
+use crate::egress::{self, Egress, Filters, HostKey, Literals, Redaction, Terms};
 use crate::error::EngineError;
 use crate::events::{Event, Events, Fact};
 use crate::id::SessionId;
-use crate::journal::{Glance, Journal, Limits, Spiller, glance};
+use crate::journal::{Journal, Limits, Spiller, Summary, make_dir, summarize};
+use crate::lock::lock;
 use crate::names::{self, Claim, Claimed};
-use crate::process::{ExitStatus, Held, ProcessError, Processes};
+use crate::process::{ExitStatus, Held, KEY_VARIABLE, ProcessError, Processes};
 use crate::session::actor::{Actor, Msg, Source};
 use crate::session::boot::{self, Boot};
 use crate::session::input::Input;
+use crate::session::screen::SessionScreen;
 use crate::session::terminal::{self, Master};
-use crate::session::view::View;
 use crate::session::{Ladder, SessionHandle, SessionInfo, Shared};
 use crate::spec::SessionSpec;
 use crate::store::{RecordState, SessionRecord, Store};
@@ -123,7 +123,7 @@ impl Engine {
         let claim = self.claimed.claim(id, &spec, &self.list())?;
         let record = self.reserve(id, &spec, &claim).await?;
         spec.env.insert("GREENROOM_SESSION".into(), id.to_string().into());
-        spec.env.insert("GREENROOM_SESSION_KEY".into(), record.key.clone().into());
+        spec.env.insert(KEY_VARIABLE.into(), record.key.clone().into());
         match self.launch(record, &spec).await {
             Ok(handle) => {
                 self.take_name(&claim.name, id);
@@ -169,7 +169,7 @@ impl Engine {
             if let (Boot::Ended, RecordState::Ended { at, .. }) = (&boot, &record.state) {
                 self.parts.spiller.adopt_ended(dir.clone(), *at);
             }
-            let handle = self.start(record, boot, egress, glance(&dir));
+            let handle = self.start(record, boot, egress, summarize(&dir));
             save_soon(&handle);
             if let Some(status) = status {
                 let tx = handle.sender().clone();
@@ -188,22 +188,21 @@ impl Engine {
             Some(handle) => {
                 let _ = handle.sender().send(Msg::Exited(status)).await;
             }
-            // Ended before it was entered: `launch` has the pid but no handle
-            // yet, and asks again.
+            // Ended before it was entered: `launch` has the pid but no handle yet, and asks again.
             None => tracing::debug!(session = %id, %status, "exit of a session not entered yet"),
         }
     }
 
     pub fn list(&self) -> Vec<SessionInfo> {
-        let handles: Vec<SessionHandle> = self.sessions().values().cloned().collect();
-        handles.iter().map(SessionHandle::info).collect()
+        self.handles().iter().map(SessionHandle::info).collect()
     }
 
     pub fn handles(&self) -> Vec<SessionHandle> {
         self.sessions().values().cloned().collect()
     }
 
-    /// By id, by name, or by a prefix of a name that fits only one. Live sessions come before ended ones.
+    /// By id, by name, or by a prefix of a name that fits only one. Live sessions come before ended
+    /// ones.
     pub fn find(&self, text: &str) -> Result<SessionHandle, EngineError> {
         let id = names::find(text, &self.list())?;
         self.by_id(id)
@@ -215,7 +214,11 @@ impl Engine {
         {
             // Held until it stands in the list, or two could take it.
             let _claim = self.claimed.claim_name(id, name, &self.list())?;
-            handle.shared.renamed(name);
+            handle.shared.change_record(|record| {
+                name.clone_into(&mut record.name);
+                record.chosen = true;
+                record.former = None;
+            });
         }
         self.take_name(name, id);
         handle.shared.save().await?;
@@ -245,15 +248,7 @@ impl Engine {
         let _ = handle.ask(|reply| Msg::Close { reply }).await;
         handle.shared.closed();
         // The files first: on a full disk they are the room that forgetting the record needs.
-        let dir = self.dir_of(id);
-        let gone = dir.clone();
-        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(gone)).await;
-        if let Ok(Err(source)) = removed
-            && source.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(EngineError::RemoveFiles { id, source });
-        }
-        self.parts.spiller.forget_ended(dir);
+        self.remove_files(id).await?;
         self.parts.store.remove(id).await?;
         self.sessions().remove(&id);
         self.emit(id, Fact::Removed);
@@ -300,20 +295,14 @@ impl Engine {
         claim: &Claim,
     ) -> Result<SessionRecord, EngineError> {
         let record = SessionRecord {
-            id,
             name: claim.name.clone(),
             chosen: spec.name.is_some(),
-            former: None,
             argv: spec.argv.clone(),
             cwd: spec.cwd.clone(),
             size: spec.size,
-            labels: spec.labels.clone(),
-            task: spec.task.clone(),
-            backend: spec.backend.clone(),
-            effort: spec.effort.clone(),
-            created: SystemTime::now(),
+            about: spec.about.clone(),
             key: random_key(),
-            state: RecordState::Starting,
+            ..SessionRecord::new(id)
         };
         self.parts.store.save(record.clone()).await?;
         Ok(record)
@@ -342,10 +331,10 @@ impl Engine {
                 return Err(error);
             }
         };
-        let view = View::new(record.size);
+        let screen = SessionScreen::new(record.size);
         let handle = self.start(
             record.clone(),
-            Boot::New { source: Box::new(Source { master, journal }), view },
+            Boot::New { source: Box::new(Source { master, journal }), screen },
             egress,
             None,
         );
@@ -363,15 +352,16 @@ impl Engine {
         let journal =
             Journal::create(&dir, held.ring, self.parts.limits, &self.parts.spiller, record.size)?;
         let _entered = self.parts.threads.of(record.id).enter();
-        let master = terminal::watch(held.master).map_err(|source| ProcessError::Spawn {
-            program: program_of(record),
-            step: "watching its terminal",
-            source,
+        let master = terminal::watch(held.master).map_err(|source| {
+            let program = record.argv.first().map(|program| program.to_string_lossy().into_owned());
+            let program = program.unwrap_or_default();
+            ProcessError::Spawn { program, step: "watching its terminal", source }
         })?;
         Ok((master, journal))
     }
 
-    /// What the session must not show, for this daemon and the next: known and noted before its first byte.
+    /// What the session must not show, for this daemon and the next: known and noted before its
+    /// first byte.
     fn terms(&self, record: &SessionRecord, spec: &SessionSpec) -> Result<Egress, EngineError> {
         let id = record.id;
         let hidden: Vec<Vec<u8>> =
@@ -386,10 +376,10 @@ impl Engine {
             values: u32::try_from(hidden.len()).unwrap_or(u32::MAX),
             filters: filter.as_ref().and_then(|filter| filter.note()),
         };
-        let dir = self
-            .make_dir(id)
-            .and_then(|dir| self.parts.redaction.key.seal(&dir, id, &hidden).map(|()| dir))
-            .and_then(|dir| terms.write(&dir, id).map(|()| dir))
+        let dir = self.dir_of(id);
+        make_dir(&dir)
+            .and_then(|()| self.parts.redaction.key.seal(&dir, id, &hidden))
+            .and_then(|()| terms.write(&dir, id))
             .map_err(|source| EngineError::KeepHidden { id, source })?;
         if let Some(filter) = filter {
             egress
@@ -397,12 +387,6 @@ impl Engine {
                 .map_err(|source| EngineError::KeepAnswers { id, source })?;
         }
         Ok(egress)
-    }
-
-    fn make_dir(&self, id: SessionId) -> std::io::Result<PathBuf> {
-        let dir = self.dir_of(id);
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-        Ok(dir)
     }
 
     /// As an earlier daemon left it. What cannot be had is never taken for what there never was.
@@ -470,12 +454,12 @@ impl Engine {
             (None, found) => Ok(found.unwrap_or_default()),
             (Some(terms), found) => {
                 let found = found.unwrap_or_default();
-                match found.len() as u64 == u64::from(terms.values) {
-                    true => Ok(found),
-                    false if found.is_empty() => Err(lost("there is no such file".to_owned())),
-                    false => {
-                        Err(lost(format!("it has {} of {} values", found.len(), terms.values)))
-                    }
+                if found.len() as u64 == u64::from(terms.values) {
+                    Ok(found)
+                } else if found.is_empty() {
+                    Err(lost("there is no such file".to_owned()))
+                } else {
+                    Err(lost(format!("it has {} of {} values", found.len(), terms.values)))
                 }
             }
         }
@@ -492,7 +476,7 @@ impl Engine {
         record: SessionRecord,
         boot: Boot,
         egress: Egress,
-        before: Option<Glance>,
+        before: Option<Summary>,
     ) -> SessionHandle {
         let (tx, rx) = mpsc::channel(MAILBOX);
         let id = record.id;
@@ -520,10 +504,26 @@ impl Engine {
         if let Err(error) = self.parts.store.remove(id).await {
             tracing::warn!(%error, "forgetting a session that did not start");
         }
+        if let Err(error) = self.remove_files(id).await {
+            tracing::warn!(%error, "forgetting a session that did not start");
+        }
+    }
+
+    async fn remove_files(&self, id: SessionId) -> Result<(), EngineError> {
         let dir = self.dir_of(id);
+        // Before they are gone, so that no other session gives output for them meanwhile; and
+        // after, in case its journal was closed, and counted, in between.
+        self.parts.spiller.forget_ended(dir.clone());
         let gone = dir.clone();
-        let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(gone)).await;
+        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(gone)).await;
+        if let Ok(Err(source)) = removed
+            && source.kind() != std::io::ErrorKind::NotFound
+        {
+            self.parts.spiller.adopt_ended(dir, SystemTime::now());
+            return Err(EngineError::RemoveFiles { id, source });
+        }
         self.parts.spiller.forget_ended(dir);
+        Ok(())
     }
 
     fn by_id(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
@@ -542,7 +542,7 @@ impl Engine {
     }
 
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<SessionId, SessionHandle>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sessions)
     }
 }
 
@@ -555,10 +555,6 @@ fn save_soon(handle: &SessionHandle) {
     });
 }
 
-fn program_of(record: &SessionRecord) -> String {
-    record.argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
 fn check_spec(spec: &SessionSpec) -> Result<(), EngineError> {
     let bad = |why: String| Err(EngineError::BadSpec(why));
     if spec.argv.first().is_none_or(|program| program.is_empty()) {
@@ -567,30 +563,16 @@ fn check_spec(spec: &SessionSpec) -> Result<(), EngineError> {
     if !spec.cwd.is_absolute() {
         return bad(format!("the directory {} is not absolute", spec.cwd.display()));
     }
-    check_dir(&spec.cwd)
-}
-
-fn check_dir(dir: &Path) -> Result<(), EngineError> {
-    match std::fs::metadata(dir) {
+    match std::fs::metadata(&spec.cwd) {
         Ok(meta) if meta.is_dir() => Ok(()),
-        Ok(_) => Err(EngineError::BadSpec(format!("{} is not a directory", dir.display()))),
-        Err(error) => {
-            Err(EngineError::BadSpec(format!("its directory {}: {error}", dir.display())))
-        }
+        Ok(_) => bad(format!("{} is not a directory", spec.cwd.display())),
+        Err(error) => bad(format!("its directory {}: {error}", spec.cwd.display())),
     }
 }
 
 /// 128 random bits in hex.
 fn random_key() -> String {
-    let mut bytes = [0u8; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(count) => filled += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => unreachable!("getrandom of 16 bytes: {error}"),
-        }
-    }
+    let bytes: [u8; 16] = egress::random().expect("the kernel has 16 random bytes");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

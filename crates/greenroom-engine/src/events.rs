@@ -87,8 +87,7 @@ pub enum Fact {
     },
 }
 
-/// Takes facts without waiting. A full queue drops and counts; it never
-/// blocks a session.
+/// Takes facts without waiting. A full queue drops and counts; it never blocks a session.
 pub trait Events: Send + Sync {
     fn emit(&self, event: Event);
 }

@@ -1,8 +1,9 @@
 //! Small files of ours that must be whole or be known not to be.
 //!
-//! In: bytes. Out: a file that is either the old one or the new one, whatever happens in between; and, on the way back,
-//! bytes of a plain file of our own, or an error. A file that cannot be used is set aside, never written over: a person
-//! may want to look at it. Deliberately absent: what is in the files, and how damage inside them is found.
+//! In: bytes. Out: a file that is either the old one or the new one, whatever happens in between;
+//! and, on the way back, bytes of a plain file of our own, or an error. A file that cannot be used
+//! is set aside, never written over: a person may want to look at it. Deliberately absent: what is
+//! in the files, and how damage inside them is found.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -51,7 +52,8 @@ pub fn write(path: &Path, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
     written
 }
 
-/// The bytes of a plain file that belongs to us, at most `max` of them; `None` if there is nothing of that name.
+/// The bytes of a plain file that belongs to us, at most `max` of them; `None` if there is nothing
+/// of that name.
 pub fn read(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     // Neither a link nor a pipe somebody put there may lead or hold us elsewhere.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -74,6 +76,14 @@ pub fn read(path: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.take(max).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
+}
+
+/// A checksum over two parts, as if they were one.
+pub(crate) fn checksum(head: &[u8], body: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(head);
+    sum.update(body);
+    sum.finalize()
 }
 
 /// The same bytes with a checksum at their end.

@@ -2,15 +2,16 @@
 //!
 //! In: texts, and the sessions as they are. Out: an id, a claim on a name, or why not.
 //!
-//! A name is one live session's. An ended session keeps its name until a live one takes it; then it goes by its id
-//! and remembers what it was called. Whoever chose no name gets one made from what runs: `bash`, `make-2`.
-//! Absent on purpose: records and events, which are the engine's.
+//! A name is one live session's. An ended session keeps its name until a live one takes it; then it
+//! goes by its id and remembers what it was called. A session without a chosen name gets one made
+//! from what runs: `bash`, `make-2`. Absent on purpose: records and events, which are the engine's.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::EngineError;
 use crate::id::SessionId;
+use crate::lock::lock;
 use crate::session::SessionInfo;
 use crate::spec::SessionSpec;
 use crate::store::RecordState;
@@ -25,12 +26,12 @@ const MADE_MAX: usize = 40;
 const NUMBERED_MAX: u32 = 9999;
 
 /// It will not run again.
-pub fn is_over(state: &RecordState) -> bool {
+pub(crate) fn is_over(state: &RecordState) -> bool {
     matches!(state, RecordState::Ended { .. } | RecordState::Failed { .. })
 }
 
 /// A name must not look like an id, or `s3` would mean two things.
-pub fn check(name: &str) -> Result<(), EngineError> {
+pub(crate) fn check(name: &str) -> Result<(), EngineError> {
     let bad = |why| Err(EngineError::BadName { name: name.to_owned(), why });
     if name.is_empty() || name.len() > NAME_MAX {
         return bad("it must have 1 to 64 characters");
@@ -52,7 +53,7 @@ fn is_allowed(byte: u8) -> bool {
 }
 
 /// No live session but `except` has it.
-pub fn check_free(
+pub(crate) fn check_free(
     name: &str,
     except: Option<SessionId>,
     sessions: &[SessionInfo],
@@ -64,14 +65,16 @@ pub fn check_free(
     }
 }
 
-/// The session that `text` names: an id, a name, or the beginning of one name. Live sessions come first: an ended one is
-/// meant only if no live one fits. What looks like an id is one: `s1` never means `s10`.
-pub fn find(text: &str, sessions: &[SessionInfo]) -> Result<SessionId, EngineError> {
+/// The session that `text` names: an id, a name, or the beginning of one name. Live sessions come
+/// first: an ended one is meant only if no live one fits. What looks like an id is one: `s1` never
+/// means `s10`.
+pub(crate) fn find(text: &str, sessions: &[SessionInfo]) -> Result<SessionId, EngineError> {
     let not_found = |nearest| Err(EngineError::NotFound { name: text.to_owned(), nearest });
     if let Ok(id) = text.parse::<SessionId>() {
-        return match sessions.iter().any(|info| info.record.id == id) {
-            true => Ok(id),
-            false => not_found(None),
+        return if sessions.iter().any(|info| info.record.id == id) {
+            Ok(id)
+        } else {
+            not_found(None)
         };
     }
     let (over, live): (Vec<_>, Vec<_>) =
@@ -111,18 +114,18 @@ fn nearest<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<Strin
 
 /// Names of sessions that are about to have them. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Claimed(Arc<Mutex<BTreeSet<String>>>);
+pub(crate) struct Claimed(Arc<Mutex<BTreeSet<String>>>);
 
 /// A name nobody else can take until this is dropped.
 #[derive(Debug)]
-pub struct Claim {
+pub(crate) struct Claim {
     pub name: String,
     claimed: Claimed,
 }
 
 impl Claimed {
     /// The name of a session to be: the one that was chosen, else one that is free.
-    pub fn claim(
+    pub(crate) fn claim(
         &self,
         id: SessionId,
         spec: &SessionSpec,
@@ -132,7 +135,8 @@ impl Claimed {
             return self.claim_name(id, name, sessions);
         }
         let mut claimed = self.names();
-        // A name that somebody chose stays with its session after the end; one that was made up does not.
+        // A name that somebody chose stays with its session after the end; one that was made up
+        // does not.
         let free = |name: &str| {
             let taken = |info: &SessionInfo| {
                 let record = &info.record;
@@ -147,7 +151,7 @@ impl Claimed {
     }
 
     /// This name for the session `id`.
-    pub fn claim_name(
+    pub(crate) fn claim_name(
         &self,
         id: SessionId,
         name: &str,
@@ -162,7 +166,7 @@ impl Claimed {
     }
 
     fn names(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::id::SessionId;
 use crate::journal::RingFds;
 use crate::spec::SessionSpec;
 
-pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A child on its PTY, as the keeper holds it.
 #[derive(Debug)]
@@ -68,12 +68,15 @@ pub enum ProcessError {
     Keeper(String),
 }
 
+/// Marks everything a session starts, with a word of its own.
+pub const KEY_VARIABLE: &str = "GREENROOM_SESSION_KEY";
+
 /// What is needed to find a session's processes.
 #[derive(Clone, Debug)]
 pub struct Member {
     pub id: SessionId,
     pub pid: u32,
-    /// The word in `GREENROOM_SESSION_KEY`; finds strays that left the tree.
+    /// The word in [`KEY_VARIABLE`]; finds strays that left the tree.
     pub key: String,
 }
 
@@ -82,24 +85,24 @@ pub trait Processes: Send + Sync {
         &'a self,
         id: SessionId,
         spec: &'a SessionSpec,
-    ) -> Wait<'a, Result<Held, ProcessError>>;
+    ) -> BoxFuture<'a, Result<Held, ProcessError>>;
 
     fn signal<'a>(
         &'a self,
         member: &'a Member,
         target: Target,
         signal: i32,
-    ) -> Wait<'a, Result<(), ProcessError>>;
+    ) -> BoxFuture<'a, Result<(), ProcessError>>;
 
     /// The exit the keeper told of a session that is not released yet: it may
     /// have come before the engine had entered the session.
     fn early_exit(&self, id: SessionId) -> Option<ExitStatus>;
 
     /// How many processes of the session live, also after its program has ended.
-    fn alive<'a>(&'a self, member: &'a Member) -> Wait<'a, usize>;
+    fn alive<'a>(&'a self, member: &'a Member) -> BoxFuture<'a, usize>;
 
     /// Who is left of the session, in words for people.
-    fn left<'a>(&'a self, _member: &'a Member) -> Wait<'a, Vec<String>> {
+    fn left<'a>(&'a self, _member: &'a Member) -> BoxFuture<'a, Vec<String>> {
         Box::pin(async { Vec::new() })
     }
 

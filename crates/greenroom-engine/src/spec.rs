@@ -17,7 +17,8 @@ use greenroom_term::Size;
 pub struct SessionSpec {
     /// Unique among live sessions; an ended one that has it gives it up.
     pub name: Option<String>,
-    /// What to name it after if nobody chose a name, such as its program; without it its id is its name.
+    /// What to name it after if nobody chose a name, such as its program; without it its id is its
+    /// name.
     pub named_after: Option<String>,
     /// Program and arguments; the first is looked up in the session's PATH.
     pub argv: Vec<OsString>,
@@ -25,20 +26,34 @@ pub struct SessionSpec {
     /// The complete environment of the child; nothing is inherited besides.
     pub env: BTreeMap<OsString, OsString>,
     pub size: Size,
-    pub labels: BTreeMap<String, String>,
-    pub task: Option<String>,
-    /// A word of an adapter, such as `claude`.
-    pub backend: Option<String>,
-    /// How hard the backend shall think.
-    pub effort: Option<String>,
-    /// Values that nothing which leaves the session may show: those of its secret variables. Kept sealed.
+    /// What is said of it, as [`crate::store::SessionRecord::about`] has it.
+    pub about: String,
+    /// Values that nothing which leaves the session may show: those of its secret variables. Kept
+    /// sealed.
     pub hidden: Vec<OsString>,
     /// What holds the program in; `None` lets it do whatever its user may.
     pub confinement: Option<Arc<dyn Confinement>>,
 }
 
-/// A fence around a session's processes. Whoever starts them asks it for the plan and hands that on; the engine only
-/// carries it.
+impl SessionSpec {
+    /// With nothing but what every session has.
+    pub fn new(argv: Vec<OsString>, cwd: PathBuf, size: Size) -> SessionSpec {
+        SessionSpec {
+            name: None,
+            named_after: None,
+            argv,
+            cwd,
+            env: BTreeMap::new(),
+            size,
+            about: String::new(),
+            hidden: Vec::new(),
+            confinement: None,
+        }
+    }
+}
+
+/// A fence around a session's processes. The one who starts them asks it for the plan and hands
+/// that on; the engine only carries it.
 pub trait Confinement: Send + Sync {
     /// One word: how strong it is.
     fn level(&self) -> &str;
@@ -46,7 +61,8 @@ pub trait Confinement: Send + Sync {
     /// In a few words, for people.
     fn summary(&self) -> String;
 
-    /// The sealed plan by which `spec` is to be started: a file in memory, read by the stage that builds the fence.
+    /// The sealed plan by which `spec` is to be started: a file in memory, read by the stage that
+    /// builds the fence.
     fn plan(&self, spec: &SessionSpec) -> io::Result<OwnedFd>;
 }
 

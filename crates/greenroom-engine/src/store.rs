@@ -1,6 +1,5 @@
 //! What must be remembered of a session beyond its journal.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -8,7 +7,7 @@ use std::time::SystemTime;
 use greenroom_term::Size;
 
 use crate::id::SessionId;
-use crate::process::{ExitStatus, Wait};
+use crate::process::{BoxFuture, ExitStatus};
 
 /// The durable part of a session. Holds no environment: values may be secrets.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,17 +22,33 @@ pub struct SessionRecord {
     pub argv: Vec<OsString>,
     pub cwd: PathBuf,
     pub size: Size,
-    pub labels: BTreeMap<String, String>,
-    pub task: Option<String>,
-    /// A word of an adapter, such as `claude`.
-    pub backend: Option<String>,
-    /// How hard the backend shall think.
-    pub effort: Option<String>,
+    /// What people and agents say of it, as the host writes it. Kept with the session and never
+    /// read here.
+    pub about: String,
     /// When its program was started; before that, when it was asked for.
     pub created: SystemTime,
     /// Random word in the child's environment; finds strays of its tree.
     pub key: String,
     pub state: RecordState,
+}
+
+impl SessionRecord {
+    /// The record of a session of which only the id is known.
+    pub fn new(id: SessionId) -> SessionRecord {
+        SessionRecord {
+            id,
+            name: id.to_string(),
+            chosen: false,
+            former: None,
+            argv: Vec::new(),
+            cwd: "/".into(),
+            size: Size::new(80, 24).expect("80x24 is a size"),
+            about: String::new(),
+            created: SystemTime::now(),
+            key: String::new(),
+            state: RecordState::Starting,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -63,8 +78,8 @@ pub struct StoreError {
 
 pub trait Store: Send + Sync {
     /// A fresh id, never given before in this state directory.
-    fn next_id(&self) -> Wait<'_, Result<SessionId, StoreError>>;
+    fn next_id(&self) -> BoxFuture<'_, Result<SessionId, StoreError>>;
     /// Takes the record up when called, not when polled: calls keep their order.
-    fn save(&self, record: SessionRecord) -> Wait<'_, Result<(), StoreError>>;
-    fn remove(&self, id: SessionId) -> Wait<'_, Result<(), StoreError>>;
+    fn save(&self, record: SessionRecord) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn remove(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>>;
 }

@@ -1,9 +1,8 @@
 //! The threads sessions live on.
 //!
-//! A session stays on one thread for life, and so does whoever is attached to
-//! it: a byte goes from the PTY to the screen and to the attached client
-//! without waking another thread. A work-stealing runtime wakes a second
-//! worker for many of these steps. What that cost is in
+//! A session stays on one thread for life, and so does whoever is attached to it: a byte goes from
+//! the PTY to the screen and to the attached client without waking another thread. A work-stealing
+//! runtime wakes a second worker for many of these steps. What that cost is in
 //! `docs/decisions/001-session-threads.md`.
 
 use std::io;
@@ -44,7 +43,6 @@ impl SessionThreads {
         Ok(SessionThreads { threads: Threads(handles.into()), running })
     }
 
-    #[must_use]
     pub fn threads(&self) -> Threads {
         self.threads.clone()
     }

@@ -1,174 +1,118 @@
 //! Output as text: what was printed, without the escape sequences.
 //!
-//! [`Plain`] is a streaming stripper: bytes in any split, text out. It keeps
-//! line feeds and tabs, drops other controls, and turns a carriage return that
-//! is not part of CR LF into a line break, so that a progress bar reads as
-//! lines instead of one smear. It knows nothing of the grid.
+//! [`Plain`] is a streaming stripper: bytes in any split, text out. It keeps line feeds and tabs,
+//! drops other controls, and turns a carriage return that is not part of CR LF into a line break,
+//! so that a progress bar reads as lines instead of one smear. It knows nothing of the grid.
 
-/// A string sequence (OSC, DCS…) longer than this is taken to be broken off,
-/// so that one stray introducer cannot swallow a whole transcript.
-const STRING_CAP: usize = 64 * 1024;
+use greenroom_term::{Tokenizer, Tokens};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Ground,
-    Escape,
-    EscapeIntermediate,
-    Csi,
-    String,
-    StringEscape,
+#[derive(Clone, Debug, Default)]
+pub struct Plain {
+    tokenizer: Tokenizer,
+    text: Text,
 }
 
-#[derive(Clone, Debug)]
-pub struct Plain {
-    state: State,
-    string_len: usize,
-    utf8: [u8; 4],
-    utf8_len: usize,
+/// What the next byte of text depends on.
+#[derive(Clone, Debug, Default)]
+struct Text {
+    /// The beginning of a character.
+    cut: Vec<u8>,
+    /// A carriage return that may belong to a line feed.
     carriage: bool,
 }
 
-impl Default for Plain {
-    fn default() -> Plain {
-        Plain { state: State::Ground, string_len: 0, utf8: [0; 4], utf8_len: 0, carriage: false }
-    }
-}
-
 impl Plain {
-    #[must_use]
     pub fn new() -> Plain {
         Plain::default()
     }
 
     pub fn feed(&mut self, bytes: &[u8], out: &mut String) {
-        let mut rest = bytes;
-        while let Some((&byte, after)) = rest.split_first() {
-            if self.state == State::Ground && self.utf8_len == 0 && !self.carriage {
-                let run = rest.iter().take_while(|b| (0x20..0x7f).contains(*b)).count();
-                if run > 0 {
-                    out.extend(rest[..run].iter().map(|b| char::from(*b)));
-                    rest = &rest[run..];
-                    continue;
+        self.tokenizer.feed(bytes, &mut Stripping { text: &mut self.text, bytes, out });
+    }
+}
+
+struct Stripping<'a> {
+    text: &'a mut Text,
+    bytes: &'a [u8],
+    out: &'a mut String,
+}
+
+impl Tokens for Stripping<'_> {
+    fn text(&mut self, len: usize) {
+        let (mut text, rest) = self.bytes.split_at(len);
+        self.bytes = rest;
+        while !self.text.cut.is_empty() && !text.is_empty() {
+            self.text.cut.push(text[0]);
+            let joined = std::mem::take(&mut self.text.cut);
+            match std::str::from_utf8(&joined) {
+                Ok(character) => self.push(character),
+                Err(error) if error.error_len().is_none() => self.text.cut = joined,
+                Err(_) => {
+                    // The last byte is no part of the character; it is looked at by itself.
+                    self.push("\u{fffd}");
+                    break;
                 }
             }
-            self.byte(byte, out);
-            rest = after;
+            text = &text[1..];
+        }
+        while !text.is_empty() {
+            let (valid, invalid) = match std::str::from_utf8(text) {
+                Ok(all) => return self.push(all),
+                Err(error) => (error.valid_up_to(), error.error_len()),
+            };
+            self.push(std::str::from_utf8(&text[..valid]).expect("it was checked"));
+            let Some(invalid) = invalid else { return self.text.cut.extend(&text[valid..]) };
+            self.push("\u{fffd}");
+            text = &text[valid + invalid..];
         }
     }
 
-    fn byte(&mut self, byte: u8, out: &mut String) {
-        match self.state {
-            State::Ground => self.ground(byte, out),
-            State::Escape => {
-                self.state = match byte {
-                    b'[' => State::Csi,
-                    b']' | b'P' | b'X' | b'^' | b'_' => {
-                        self.string_len = 0;
-                        State::String
-                    }
-                    0x20..=0x2f => State::EscapeIntermediate,
-                    0x1b => State::Escape,
-                    _ => State::Ground,
-                }
-            }
-            State::EscapeIntermediate => match byte {
-                0x20..=0x2f => {}
-                0x1b => self.state = State::Escape,
-                _ => self.state = State::Ground,
-            },
-            State::Csi => match byte {
-                0x40..=0x7e | 0x18 | 0x1a => self.state = State::Ground,
-                0x1b => self.state = State::Escape,
-                b'\n' | b'\r' | b'\t' => self.control(byte, out),
-                _ => {}
-            },
-            State::String => {
-                self.string_len += 1;
-                match byte {
-                    0x07 | 0x18 | 0x1a => self.state = State::Ground,
-                    0x1b => self.state = State::StringEscape,
-                    _ if self.string_len > STRING_CAP => self.state = State::Ground,
-                    _ => {}
-                }
-            }
-            State::StringEscape => {
-                self.state = State::Ground;
-                if byte != b'\\' {
-                    self.state = State::Escape;
-                    self.byte(byte, out);
-                }
-            }
+    fn quiet(&mut self, len: usize) {
+        self.bytes = &self.bytes[len..];
+        if !std::mem::take(&mut self.text.cut).is_empty() {
+            self.push("\u{fffd}");
         }
     }
 
-    fn ground(&mut self, byte: u8, out: &mut String) {
-        if self.utf8_len > 0 {
-            if byte & 0xc0 == 0x80 {
-                self.continue_utf8(byte, out);
-                return;
-            }
-            self.utf8_len = 0;
-            out.push(char::REPLACEMENT_CHARACTER);
-        }
+    fn control(&mut self, byte: u8) {
         match byte {
-            0x1b => {
-                self.state = State::Escape;
-            }
-            0x00..=0x1f | 0x7f => self.control(byte, out),
-            0x20..=0x7e => {
-                self.flush_carriage(out);
-                out.push(char::from(byte));
-            }
-            0xc2..=0xf4 => {
-                self.flush_carriage(out);
-                self.utf8[0] = byte;
-                self.utf8_len = 1;
-            }
-            _ => out.push(char::REPLACEMENT_CHARACTER),
-        }
-    }
-
-    fn continue_utf8(&mut self, byte: u8, out: &mut String) {
-        self.utf8[self.utf8_len] = byte;
-        self.utf8_len += 1;
-        let wanted = match self.utf8[0] {
-            0xc2..=0xdf => 2,
-            0xe0..=0xef => 3,
-            _ => 4,
-        };
-        if self.utf8_len == wanted {
-            match std::str::from_utf8(&self.utf8[..wanted]) {
-                Ok(text) => out.push_str(text),
-                Err(_) => out.push(char::REPLACEMENT_CHARACTER),
-            }
-            self.utf8_len = 0;
-        }
-    }
-
-    fn control(&mut self, byte: u8, out: &mut String) {
-        match byte {
-            b'\n' => {
-                self.carriage = false;
-                out.push('\n');
-            }
-            b'\r' => self.carriage = true,
-            b'\t' => {
-                self.flush_carriage(out);
-                out.push('\t');
-            }
+            b'\n' => self.push("\n"),
+            b'\r' => self.push("\r"),
+            b'\t' => self.push("\t"),
             _ => {}
         }
     }
+}
 
-    fn flush_carriage(&mut self, out: &mut String) {
-        if std::mem::take(&mut self.carriage) && !out.is_empty() && !out.ends_with('\n') {
-            out.push('\n');
+impl Stripping<'_> {
+    fn push(&mut self, text: &str) {
+        for piece in text.split_inclusive(['\r', '\n']) {
+            let shown = piece.trim_end_matches(['\r', '\n']);
+            if !shown.is_empty() {
+                self.end_drawing();
+                self.out.push_str(shown);
+            }
+            match piece.as_bytes().last() {
+                Some(b'\n') => {
+                    self.text.carriage = false;
+                    self.out.push('\n');
+                }
+                Some(b'\r') => self.text.carriage = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// A carriage return that no line feed followed is a line break.
+    fn end_drawing(&mut self) {
+        let carriage = std::mem::take(&mut self.text.carriage);
+        if carriage && !self.out.is_empty() && !self.out.ends_with('\n') {
+            self.out.push('\n');
         }
     }
 }
 
 /// Strips one whole piece of output.
-#[must_use]
 pub fn plain(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     Plain::new().feed(bytes, &mut out);
@@ -177,8 +121,10 @@ pub fn plain(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use greenroom_term::STRING_MAX;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn check(input: &str, expected: &str) {
         assert_eq!(plain(input.as_bytes()), expected, "{input:?}");
@@ -199,7 +145,7 @@ mod tests {
     #[test]
     fn an_unfinished_string_cannot_swallow_everything() {
         let mut bytes = b"\x1b]0;".to_vec();
-        bytes.extend(std::iter::repeat_n(b'x', STRING_CAP + 10));
+        bytes.extend(std::iter::repeat_n(b'x', STRING_MAX + 10));
         bytes.extend(b"\nhello");
         assert!(plain(&bytes).ends_with("\nhello"));
     }

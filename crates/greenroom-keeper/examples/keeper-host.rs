@@ -1,8 +1,10 @@
-//! A program around the keeper for its tests: a keeper, and a daemon that hands its link to the test.
+//! A program around the keeper for its tests: a keeper, and a daemon that hands its link to the
+//! test.
 //!
-//! `keeper-host keeper <directory>` runs a keeper in that directory and says "ok" on stdout; `--resume` and `--check` are as
-//! in the real binary. `keeper-host daemon` (started by the keeper) connects to `<directory>/control`, sends its link, its
-//! listening socket and its pid there, and exits with the code it is sent, or with 1 at the end of the connection.
+//! `keeper-host keeper <directory>` runs a keeper in that directory and says "ok" on stdout;
+//! `--resume` and `--check` are as in the real binary. `keeper-host daemon` (started by the keeper)
+//! connects to `<directory>/control`, sends its link, its listening socket and its pid there, and
+//! exits with the code it is sent, or with 1 at the end of the connection.
 
 use std::ffi::OsString;
 use std::io::{IoSlice, Read};
@@ -12,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use greenroom_keeper::{KeeperOptions, Seat, inherited};
+use greenroom_keeper::{KeeperOptions, KeeperPaths, inherited};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 fn main() -> ExitCode {
@@ -30,12 +32,12 @@ fn main() -> ExitCode {
 fn keeper(dir: PathBuf) -> ExitCode {
     let ready = std::io::stdout().as_fd().try_clone_to_owned().expect("stdout is open");
     greenroom_keeper::run(KeeperOptions {
-        seat: Seat {
+        paths: KeeperPaths {
             state: dir.clone(),
             lock: dir.join("run/greenroom.lock"),
             socket: dir.join("run/greenroom.sock"),
             alias: None,
-            elders: Vec::new(),
+            earlier_locks: Vec::new(),
         },
         log: dir.join("logs/keeper.log"),
         daemon_log: dir.join("logs/daemon.err"),

@@ -1,8 +1,10 @@
-//! What a spawn costs: from asking the keeper to the child's first byte, with few and with many fds held.
+//! What a spawn costs: from asking the keeper to the child's first byte, with few and with many fds
+//! held.
 //!
-//! `cargo run --release -p greenroom-keeper --example spawn-cost` prints medians in microseconds. Build `keeper-host` first
-//! (`--examples`): it is the keeper measured. The bare line is the same work without keeper or daemon: this process, which is
-//! as small, opens a PTY and starts the program with `std::process`.
+//! `cargo run --release -p greenroom-keeper --example spawn-cost` prints medians in microseconds.
+//! Build `keeper-host` first (`--examples`): it is the keeper measured. The bare line is the same
+//! work without keeper or daemon: this process, which is as small, opens a PTY and starts the
+//! program with `std::process`.
 
 use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -11,7 +13,7 @@ use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use greenroom_keeper::{KeeperEvent, KeeperLink, SessionId, SpawnSpec};
+use greenroom_keeper::{KeeperEvent, KeeperLink, Launch, SessionId, SpawnSpec};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::pty::OpenptFlags;
@@ -75,22 +77,20 @@ fn main() -> Fallible<()> {
 }
 
 fn spawn(link: &KeeperLink, id: u64, program: &str) -> Fallible<(u64, OwnedFd)> {
-    let spec = SpawnSpec {
-        argv: vec![program.into(), b"x".to_vec()],
-        env: vec![(b"PATH".to_vec(), b"/usr/bin:/bin".to_vec())],
-        cwd: b"/".to_vec(),
-        cols: 80,
-        rows: 24,
-        ring_bytes: 65536 + 4096,
-        flags: 0,
-    };
-    let spec =
-        if program == "/bin/cat" { SpawnSpec { argv: vec![program.into()], ..spec } } else { spec };
-    link.spawn(SessionId(id), &spec, None)?;
+    let argv: &[&str] = if program == "/bin/cat" { &[program] } else { &[program, "x"] };
+    let launch = Launch::new(
+        argv.iter().map(Into::into).collect(),
+        vec![("PATH".into(), "/usr/bin:/bin".into())],
+        "/",
+        80,
+        24,
+    );
+    let spec = SpawnSpec { launch, ring_bytes: 65536 + 4096, flags: 0 };
+    link.spawn(SessionId(id), &spec)?;
     loop {
         match link.recv()?.ok_or("the keeper is gone")? {
             KeeperEvent::Spawned { fds, .. } => return Ok((id, fds.master)),
-            // Of the session before.
+            // The last word about the session before.
             KeeperEvent::Over { .. } => {}
             other => return Err(format!("{other:?}").into()),
         }

@@ -1,10 +1,12 @@
 //! Whose state directory it is: at most one keeper's, however the directory is reached.
 //!
-//! In: a [`Seat`]. Out: a held [`Claim`], or who has the directory. Four things must agree, so that none of them can be lost
-//! alone: a lock on the directory itself (links, bind mounts and other names lead to the same one, and it cannot be
-//! deleted beside a living host), a lock on a file in it (for file systems that lock no directories), the locks of earlier
-//! versions, and the list of keepers that had it: one of those that still lives (boot, pid, start time) keeps it, also
-//! in a copy of the directory. Absent on purpose: listening (`listen.rs`), and giving a claim up: it ends with the process.
+//! In: a [`KeeperPaths`]. Out: a held [`Claim`], or who has the directory. Four things must agree,
+//! so that none of them can be lost alone: a lock on the directory itself (links, bind mounts and
+//! other names lead to the same one, and it cannot be deleted beside a living host), a lock on a
+//! file in it (for file systems that lock no directories), the locks of earlier versions, and the
+//! list of keepers that had it: one of those that still lives (boot, pid, start time) keeps it,
+//! also in a copy of the directory. Absent on purpose: listening (`listen.rs`), and giving a claim
+//! up: it ends with the process.
 
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -17,6 +19,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::aside;
 use crate::tree::Process;
 
 /// In the state directory: a line per keeper that may still live.
@@ -28,7 +31,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Where a keeper belongs: what it claims and where it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct KeeperPaths {
     /// The state directory: one keeper each.
     pub state: PathBuf,
     /// Says who holds it. In a private directory, made if missing.
@@ -38,7 +41,7 @@ pub struct Seat {
     /// A second way to the socket, for whoever knows only the user's runtime directory.
     pub alias: Option<PathBuf>,
     /// Where earlier versions had their locks: one that is held is a host of this directory.
-    pub elders: Vec<PathBuf>,
+    pub earlier_locks: Vec<PathBuf>,
 }
 
 /// Why a directory cannot be had.
@@ -62,7 +65,8 @@ impl fmt::Display for Pid {
 
 /// A held state directory.
 pub(crate) struct Claim {
-    /// The lock that counts: the directory's, or where there are none the file's. Goes through exec.
+    /// The lock that counts: the directory's, or where there are none the file's. Goes through
+    /// exec.
     pub(crate) main: OwnedFd,
     /// The file's, beside the directory's.
     _file: Option<OwnedFd>,
@@ -72,34 +76,34 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// Takes the directory, or says who has it.
-    pub(crate) fn take(seat: &Seat) -> Result<Claim, ClaimError> {
-        private_directory(&seat.lock)?;
-        let (dir, directory) = open_directory(&seat.state)?;
+    pub(crate) fn take(paths: &KeeperPaths) -> Result<Claim, ClaimError> {
+        private_directory(&paths.lock)?;
+        let (dir, directory) = open_directory(&paths.state)?;
         let held = |pid: Option<i32>| ClaimError::Held {
-            path: seat.state.clone(),
-            pid: pid.or_else(|| living(&seat.state).map(|other| other.process.pid)),
+            path: paths.state.clone(),
+            pid: pid.or_else(|| living(&paths.state).map(|other| other.process.pid)),
         };
         let dir = match lock(&dir) {
             Ok(true) => Some(dir),
-            Ok(false) => return Err(held(holder(&seat.lock))),
+            Ok(false) => return Err(held(holder(&paths.lock))),
             // Not every file system locks directories; the file is locked in any case.
             Err(_) => None,
         };
-        let file = open_lock(&seat.lock)?;
-        if !lock(&file).map_err(|errno| at("lock", &seat.lock)(errno.into()))? {
-            return Err(held(holder(&seat.lock)));
+        let file = open_lock(&paths.lock)?;
+        if !lock(&file).map_err(|errno| at("lock", &paths.lock)(errno.into()))? {
+            return Err(held(holder(&paths.lock)));
         }
-        for elder in seat.elders.iter().filter(|elder| **elder != seat.lock) {
-            let by = is_held(elder).then(|| holder(elder));
+        for earlier in paths.earlier_locks.iter().filter(|earlier| **earlier != paths.lock) {
+            let by = is_held(earlier).then(|| holder(earlier));
             // Our own, if an earlier version's keeper has become this one.
             if let Some(by) = by.filter(|by| *by != Some(std::process::id() as i32)) {
                 return Err(held(by));
             }
         }
-        if let Some(other) = living(&seat.state) {
+        if let Some(other) = living(&paths.state) {
             return Err(held(Some(other.process.pid)));
         }
-        note(seat, &file);
+        note(paths, &file);
         let file = OwnedFd::from(file);
         let (main, file) = match dir {
             Some(dir) => (dir, Some(file)),
@@ -109,13 +113,13 @@ impl Claim {
     }
 
     /// The claim of this keeper's earlier image, which came through exec.
-    pub(crate) fn resumed(main: OwnedFd, seat: &Seat) -> Claim {
-        let file = open_lock(&seat.lock).ok().filter(|file| lock(file) == Ok(true));
+    pub(crate) fn resumed(main: OwnedFd, paths: &KeeperPaths) -> Claim {
+        let file = open_lock(&paths.lock).ok().filter(|file| lock(file) == Ok(true));
         if let Some(file) = &file {
-            note(seat, file);
+            note(paths, file);
         }
         let file = file.map(OwnedFd::from);
-        let Ok((dir, directory)) = open_directory(&seat.state) else {
+        let Ok((dir, directory)) = open_directory(&paths.state) else {
             return Claim { main, _file: file, directory: Default::default() };
         };
         // The lock of an image that locked a file only.
@@ -126,14 +130,14 @@ impl Claim {
     }
 
     /// Whether the notes of this claim are there: they can be deleted, the claim cannot.
-    pub(crate) fn is_noted(seat: &Seat) -> bool {
-        seat.lock.exists() && seat.state.join(LEDGER).exists()
+    pub(crate) fn is_noted(paths: &KeeperPaths) -> bool {
+        paths.lock.exists() && paths.state.join(LEDGER).exists()
     }
 
     /// Writes down again what was deleted.
-    pub(crate) fn note_again(&mut self, seat: &Seat) {
-        if let Ok(file) = open_lock(&seat.lock) {
-            note(seat, &file);
+    pub(crate) fn note_again(&mut self, paths: &KeeperPaths) {
+        if let Ok(file) = open_lock(&paths.lock) {
+            note(paths, &file);
             if lock(&file) == Ok(true) {
                 self._file = Some(file.into());
             }
@@ -146,7 +150,7 @@ impl Claim {
     }
 }
 
-fn at(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ClaimError {
+pub(crate) fn at(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ClaimError {
     let path = path.to_owned();
     move |source| ClaimError::Io { step, path, source }
 }
@@ -185,15 +189,10 @@ fn inode(fd: &impl AsFd) -> io::Result<(u64, u64)> {
 }
 
 fn open_lock(path: &Path) -> Result<File, ClaimError> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)
-        .map_err(at("open", path))
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW);
+    aside::open(path, &options).map_err(at("open", path))
 }
 
 /// Whether it is ours now.
@@ -219,14 +218,13 @@ fn holder(path: &Path) -> Option<i32> {
     text.lines().next()?.trim().parse().ok()
 }
 
-/// Writes down who holds the directory. The locks are what counts, so a full disk is no reason not to start.
-fn note(seat: &Seat, mut lock: &File) {
-    let _ = lock.set_len(0);
-    let _ = lock.rewind();
-    let _ = lock.write_all(format!("{}\n", std::process::id()).as_bytes());
+/// Writes down who holds the directory. The locks are what counts, so a full disk is no reason not
+/// to start.
+fn note(paths: &KeeperPaths, lock: &File) {
+    sign(lock);
     let Some(own) = Identity::own() else { return };
-    let path = seat.state.join(LEDGER);
-    let beside = seat.state.join(format!("{LEDGER}.new"));
+    let path = paths.state.join(LEDGER);
+    let beside = paths.state.join(format!("{LEDGER}.new"));
     let write = || -> io::Result<()> {
         let mut file = OpenOptions::new()
             .write(true)
@@ -241,6 +239,13 @@ fn note(seat: &Seat, mut lock: &File) {
         std::fs::rename(&beside, &path)
     };
     let _ = write();
+}
+
+/// Puts our pid into a lock, for sentences only.
+fn sign(mut lock: &File) {
+    let _ = lock.set_len(0);
+    let _ = lock.rewind();
+    let _ = lock.write_all(format!("{}\n", std::process::id()).as_bytes());
 }
 
 /// The keeper that has this state directory, if one lives. Nothing is locked to learn it.
@@ -282,12 +287,11 @@ impl Identity {
         Some(Identity { boot, space, process: Process { pid, start_time } })
     }
 
-    /// Whether it still runs. One of another pid namespace cannot be seen from here: whether that one lives is for the locks
-    /// to say, which no namespace divides.
+    /// Whether it still runs. One of another pid namespace cannot be seen from here: whether that
+    /// one lives is for the locks to say, which no namespace divides.
     pub fn lives(&self) -> bool {
         let here = boot().as_ref() == Some(&self.boot) && space() == Some(self.space);
-        here && Process::of(self.process.pid) == Some(self.process)
-            && !crate::tree::is_dead(self.process.pid)
+        here && self.process.lives()
     }
 }
 
@@ -298,7 +302,8 @@ impl fmt::Display for Identity {
     }
 }
 
-fn boot() -> Option<String> {
+/// This boot's id: no number of a process means anything after it.
+pub fn boot() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned()).filter(|boot| !boot.is_empty())
 }
@@ -321,9 +326,24 @@ pub fn hold(path: &Path, patience: Duration) -> Result<OwnedFd, ClaimError> {
         }
         std::thread::sleep(LOOK_AGAIN);
     }
-    let _ = file.set_len(0);
-    let _ = (&file).write_all(format!("{}\n", std::process::id()).as_bytes());
+    sign(&file);
     Ok(file.into())
+}
+
+#[cfg(test)]
+impl KeeperPaths {
+    /// Everything below one directory.
+    pub(crate) fn below(dir: &Path) -> KeeperPaths {
+        let run = dir.join("run");
+        let (lock, socket) = (run.join("lock"), run.join("sock"));
+        KeeperPaths {
+            state: dir.join("state"),
+            lock,
+            socket,
+            alias: None,
+            earlier_locks: Vec::new(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! The daemon's life as the keeper sees it: start, death, back-off, start again.
 //!
-//! In: a command, the listening socket, reaped exits. Out: a fresh link per start, and the delay before the next one. The
-//! first death is answered at once; daemons that die young are answered later and later.
+//! In: a command, the listening socket, reaped exits. Out: a fresh link per start, and the delay
+//! before the next one. The first death is answered at once; daemons that die young are answered
+//! later and later.
 //!
-//! **When the keeper itself dies** (it should not: it parses nothing and allocates little; but `kill -9` exists): wardens and
-//! stages see it and end everything below them, so no program runs on that nobody would list. The daemon has no PDEATHSIG on
-//! purpose: it sees the end of the link, records what it can, and exits. A new keeper refuses the socket while it listens.
+//! **When the keeper itself dies** (it should not: it parses nothing and allocates little; but
+//! `kill -9` exists): wardens and stages see it and end everything below them, so no program runs
+//! on that nobody would list. The daemon has no PDEATHSIG on purpose: it sees the end of the link,
+//! records what it can, and exits. A new keeper refuses the socket while it listens.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,10 +18,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use greenroom_sandbox::launch::Image;
 
 use crate::fds::Slots;
-use crate::launch::{Become, Image, Launched, Plan, Progress, Status, Stdio, launch, own_env};
+use crate::launch::{Become, ChildSpec, Launched, Progress, Status, Stdio, launch, own_env};
 use crate::link::Endpoint;
 use crate::log::open_rotated;
 use crate::message::{ExitStatus, LastExit};
@@ -56,7 +58,8 @@ pub(crate) struct Running {
     pub(crate) kill_at: Option<Instant>,
     /// It makes room for its successor: whatever its exit code, another one starts.
     pub(crate) leaving: bool,
-    /// `None` for one taken over from the keeper's previous image: that one came through exec long ago.
+    /// `None` for one taken over from the keeper's previous image: that one came through exec long
+    /// ago.
     status: Option<Status>,
 }
 
@@ -105,27 +108,24 @@ impl Daemon {
         listener: BorrowedFd<'_>,
         slots: &Slots,
     ) -> io::Result<Endpoint> {
-        let (ours, theirs) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (ours, theirs) = Endpoint::pair()?;
         // Called by its name, whatever the path that leads to this image.
         let arguments = self.command.iter().skip(1).cloned().map(OsStringExt::into_vec);
         let argv = std::iter::once(CALLED.to_bytes().to_vec()).chain(arguments);
         let program = self.command.first().map(|it| it.as_bytes()).unwrap_or_default();
         let image = Image::named(program, argv.collect(), own_env(), None)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-        let output = if self.foreground { None } else { Some(open_rotated(&self.log)?) };
+        // Without its log a daemon still starts: its last words are lost, the sessions are not.
+        let log =
+            || open_rotated(&self.log).or_else(|_| File::options().append(true).open("/dev/null"));
+        let output = if self.foreground { None } else { Some(log()?) };
         let output_from =
             output.as_ref().map_or(Ok(0), |file| file.metadata().map(|meta| meta.len()))?;
         let Launched { pid, status } = launch(
-            &Plan {
+            &ChildSpec {
                 child: Become::Program(&image),
                 stdio: output.as_ref().map_or(Stdio::Inherit, |file| Stdio::Output(file.as_fd())),
                 pass: &[theirs.as_fd(), listener],
-                cgroup: None,
                 // The daemon holds as many fds as the keeper: it keeps the raised limit.
                 nofile: None,
                 expendable: false,
@@ -142,14 +142,15 @@ impl Daemon {
             leaving: false,
             status: Some(status),
         });
-        Ok(Endpoint::new(ours))
+        Ok(ours)
     }
 
     pub(crate) fn pid(&self) -> Option<i32> {
         self.running.as_ref().map(|running| running.pid)
     }
 
-    /// Asks the running daemon to make room for its successor, and sets the time after which it is killed.
+    /// Asks the running daemon to make room for its successor, and sets the time after which it is
+    /// killed.
     pub(crate) fn leave(&mut self, patience: Duration) {
         if let Some(running) = &mut self.running {
             let _ = crate::signals::kill_process(running.pid, libc::SIGTERM);
@@ -192,7 +193,8 @@ impl Daemon {
         })
     }
 
-    /// Sets the time of the next start after one that lived this long (or could not even be launched: zero).
+    /// Sets the time of the next start after one that lived this long (or could not even be
+    /// launched: zero).
     pub(crate) fn postpone(&mut self, lived: Duration) {
         if lived >= HEALTHY_AFTER {
             self.young_deaths = 0;

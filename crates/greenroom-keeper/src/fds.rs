@@ -1,9 +1,11 @@
-//! Fds by number: the low slots a new child is prepared in, and carrying fds through the keeper's own exec.
+//! Fds by number: the low slots a new child is prepared in, and carrying fds through the keeper's
+//! own exec.
 //!
-//! A child is cloned with the keeper's fd table shared and unshares only the first few entries (`launch.rs`). What it needs
-//! must therefore sit at fixed low numbers, and nothing else may ever get one of them: a freed slot would be taken by the
-//! next PTY master, and the next child would close it. So /dev/null keeps each slot between launches. Absent on purpose: any
-//! knowledge of what the fds are.
+//! A child is cloned with the keeper's fd table shared and unshares only the first few entries
+//! (`launch.rs`). What it needs must therefore sit at fixed low numbers, and nothing else may ever
+//! get one of them: a freed slot would be taken by the next PTY master, and the next child would
+//! close it. So /dev/null keeps each slot between launches. Absent on purpose: any knowledge of
+//! what the fds are.
 #![expect(unsafe_code, reason = "fd numbers are owned here by convention, not by a type")]
 
 use std::io;
@@ -11,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A child's terminal, or its stdout and stderr.
 pub(crate) const SLOT_IO: RawFd = 3;
-/// Passed on, or `cgroup.procs`.
+/// Passed on.
 pub(crate) const SLOT_A: RawFd = 4;
 /// Passed on.
 pub(crate) const SLOT_B: RawFd = 5;
@@ -24,7 +26,7 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Takes the slots. Whatever had these numbers is closed.
+    /// Takes the slots. A file that had one of these numbers is closed.
     pub(crate) fn reserve() -> io::Result<Slots> {
         let null = rustix::fs::open(
             "/dev/null",
@@ -61,7 +63,8 @@ pub(crate) fn lift(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_FREE)?)
 }
 
-/// Closes every fd above stderr except `kept`: an inherited pipe held for ever would hang whoever waits for its end.
+/// Closes every fd above stderr except `kept`: an inherited pipe held for ever would hang whoever
+/// waits for its end.
 pub(crate) fn close_inherited(kept: Option<&OwnedFd>) {
     let kept = kept.map_or(2, |fd| fd.as_raw_fd() as u32);
     let close = |from: u32, to: u32| {

@@ -1,28 +1,27 @@
 //! What one image of the keeper leaves to the next: plain numbers in a memfd.
 //!
-//! In and out: `Handover`, the whole state of the keeper with fds as numbers. The old image makes exactly these fds survive
-//! exec, the new one adopts exactly these. `HANDOVER_VERSION` is checked by `--check` before anything is risked. Absent on
-//! purpose: waiting messages. The daemon is restarted anyway, and the new one asks.
+//! In and out: `Handover`, the whole state of the keeper with fds as numbers. The old image makes
+//! exactly these fds survive exec, the new one adopts exactly these. `HANDOVER_VERSION` is checked
+//! by `--check` before anything is risked. Absent on purpose: waiting messages. The daemon is
+//! restarted anyway, and the new one asks.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileExt;
 
-use rustix::fs::MemfdFlags;
+use greenroom_sandbox::memfd::{self, MemfdError};
+use greenroom_sandbox::wire::{Reader, Wire, WireError, Writer};
 
 use crate::message::{
-    ExitStatus, LastExit, MAX_PATH_BYTES, SessionId, WorkerId, get_status, put_status,
+    ExitStatus, LastExit, MAX_PATH_BYTES, SessionId, get_exit, get_last_exit, put_exit,
+    put_last_exit,
 };
+use crate::piped::{HeldPiped, MAX_PIPED};
 use crate::sessions::MAX_SESSIONS;
 use crate::tree::Process;
-use crate::wire::{DecodeError, Reader, Writer};
-use crate::workers::MAX_WORKERS;
 
-/// Grows with every change of the layout; a keeper can only be replaced by one that reads its version. Version 1 had no
-/// sandboxes, version 2 no workers, version 3 no wardens; all are still read.
+/// Grows with every change of the layout; a keeper can only be replaced by one that reads its
+/// version. Version 1 had no sandboxes, version 2 no piped programs, version 3 no wardens; all are
+/// still read.
 const HANDOVER_VERSION: u16 = 4;
 const OLDEST_VERSION: u16 = 1;
 /// Far above 4,096 sessions of 40 bytes and a few paths.
@@ -31,8 +30,10 @@ const MAX_HANDOVER_BYTES: u64 = 4 * 1024 * 1024;
 const MAX_WARDENS: usize = 65_536;
 /// Arguments of the daemon.
 const MAX_DAEMON_ARGS: usize = 1024;
-/// Absent fd or limit on the wire.
+/// An absent limit on the wire.
 const NONE: u64 = u64::MAX;
+/// For errors, and the memfd's name.
+const STATE: &str = "keeper's state";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Handover {
@@ -57,21 +58,13 @@ pub(crate) struct Handover {
     pub(crate) young_deaths: u32,
     pub(crate) ever_ready: bool,
     pub(crate) sessions: Vec<HeldSession>,
-    pub(crate) workers: Vec<HeldWorker>,
+    pub(crate) piped: Vec<HeldPiped>,
     /// Every warden, also of sessions that are released.
     pub(crate) wardens: Vec<(SessionId, i32)>,
     /// The pipe on which they talk: where it is read, where it is written.
     pub(crate) reports: Option<(RawFd, RawFd)>,
     /// Orphans of sessions without a warden may be the keeper's children.
     pub(crate) strays_tolerated: bool,
-}
-
-/// The old daemon's, to be ended with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HeldWorker {
-    pub(crate) id: WorkerId,
-    pub(crate) pid: i32,
-    pub(crate) watched: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,12 +82,10 @@ pub(crate) struct HeldSession {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandoverError {
-    #[error("cannot {step} the keeper's state: {source}")]
-    Io { step: &'static str, source: io::Error },
-    #[error("the keeper's state is {0} bytes, the limit is {MAX_HANDOVER_BYTES}")]
-    TooLarge(u64),
+    #[error(transparent)]
+    Memfd(#[from] MemfdError),
     #[error("the keeper's state cannot be read: {0}")]
-    Malformed(#[from] DecodeError),
+    Malformed(#[from] WireError),
 }
 
 impl Handover {
@@ -114,28 +105,18 @@ impl Handover {
     }
 
     pub(crate) fn to_memfd(&self) -> Result<OwnedFd, HandoverError> {
-        let fd = rustix::fs::memfd_create("greenroom-keeper", MemfdFlags::CLOEXEC)
-            .map_err(|errno| io_error("create")(errno.into()))?;
-        let mut file = File::from(fd);
-        file.write_all(&self.encode()).map_err(io_error("write"))?;
-        Ok(file.into())
+        Ok(memfd::write(STATE, &self.encode())?)
     }
 
     pub(crate) fn from_memfd(fd: BorrowedFd<'_>) -> Result<Handover, HandoverError> {
-        let file = File::from(fd.try_clone_to_owned().map_err(io_error("open"))?);
-        let size = file.metadata().map_err(io_error("measure"))?.len();
-        if size > MAX_HANDOVER_BYTES {
-            return Err(HandoverError::TooLarge(size));
-        }
-        let mut bytes = vec![0; size as usize];
-        file.read_exact_at(&mut bytes, 0).map_err(io_error("read"))?;
-        Ok(Handover::decode(&bytes)?)
+        Ok(Handover::decode(&memfd::read(STATE, fd, MAX_HANDOVER_BYTES)?)?)
     }
 
-    /// As old as it can be said, so that a keeper can go back to an image before wardens or workers while it has none.
+    /// In the oldest version that can say all of it, so that a keeper can go back to an image
+    /// before wardens or piped programs while it has none.
     fn encode(&self) -> Vec<u8> {
         let nobody = self.sessions.is_empty() && self.wardens.is_empty();
-        let needed = match (nobody, self.workers.is_empty()) {
+        let needed = match (nobody, self.piped.is_empty()) {
             (true, true) => 2,
             (true, false) => 3,
             (false, _) => HANDOVER_VERSION,
@@ -145,122 +126,68 @@ impl Handover {
 
     fn encode_as(&self, version: u16) -> Vec<u8> {
         let mut w = Writer::default();
-        w.u16(version).u32(self.generation).u64(self.started_unix_ms).flag(self.foreground);
-        for path in [&self.socket, &self.lock, &self.log, &self.daemon_log] {
-            w.bytes(path.as_bytes());
-        }
-        w.count(self.daemon.len());
-        for arg in &self.daemon {
-            w.bytes(arg.as_bytes());
-        }
-        w.u64(self.nofile.0.unwrap_or(NONE))
-            .u64(self.nofile.1.unwrap_or(NONE))
-            .i32(self.lock_fd)
-            .i32(self.listener_fd);
-        put_fd(&mut w, self.link_fd);
-        put_fd(&mut w, self.ready_fd);
-        let (pid, lived) = self.running.unwrap_or((0, 0));
-        w.i32(pid).u64(lived).u32(self.starts);
-        put_status(&mut w, self.last_exit.as_ref().map(|last| &last.status))
-            .u64(self.last_exit.map_or(0, |last| last.lived_ms))
-            .u32(self.young_deaths)
-            .flag(self.ever_ready)
-            .count(self.sessions.len());
+        w.put(&version).put(&self.generation).put(&self.started_unix_ms).put(&self.foreground);
+        w.put(&self.socket).put(&self.lock).put(&self.log).put(&self.daemon_log).put(&self.daemon);
+        let (soft, hard) = self.nofile;
+        w.put(&soft.unwrap_or(NONE)).put(&hard.unwrap_or(NONE));
+        w.put(&self.lock_fd).put(&self.listener_fd);
+        w.put(&Fd(self.link_fd)).put(&Fd(self.ready_fd));
+        w.put(&self.running.unwrap_or_default()).put(&self.starts);
+        put_last_exit(&mut w, self.last_exit).put(&self.young_deaths).put(&self.ever_ready);
+        w.put(&(self.sessions.len() as u32));
         for session in &self.sessions {
-            w.u64(session.id.0).i32(session.pid);
-            for fd in session.fds {
-                w.i32(fd);
-            }
-            put_fd(&mut w, session.status_fd);
-            put_status(&mut w, session.exit.as_ref());
-            if version >= 2 {
-                put_fd(&mut w, session.inner_fd);
-                put_fd(&mut w, session.listener_fd);
-            }
-            if version >= 4 {
-                let (pid, start) = session.program.map_or((0, 0), |it| (it.pid, it.start_time));
-                w.flag(session.held).i32(pid).u64(start);
-            }
+            put_session(&mut w, session, version);
         }
         if version >= 3 {
-            w.count(self.workers.len());
-            for worker in &self.workers {
-                w.u64(worker.id.0).i32(worker.pid).flag(worker.watched);
-            }
+            w.put(&self.piped);
         }
         if version >= 4 {
-            w.count(self.wardens.len());
-            for (id, pid) in &self.wardens {
-                w.u64(id.0).i32(*pid);
-            }
-            put_fd(&mut w, self.reports.map(|(read, _)| read));
-            put_fd(&mut w, self.reports.map(|(_, write)| write));
-            w.flag(self.strays_tolerated);
+            let (read, write) = self.reports.unzip();
+            w.put(&self.wardens).put(&Fd(read)).put(&Fd(write)).put(&self.strays_tolerated);
         }
         w.finish()
     }
 
-    fn decode(bytes: &[u8]) -> Result<Handover, DecodeError> {
-        let mut r = Reader::new(bytes);
-        let version = r.u16("state version")?;
+    fn decode(bytes: &[u8]) -> Result<Handover, WireError> {
+        let mut r = Reader::new(bytes, Vec::new());
+        let version = r.get("version")?;
         if !(OLDEST_VERSION..=HANDOVER_VERSION).contains(&version) {
-            return Err(DecodeError::Version {
-                what: "the keeper's state",
-                found: version,
-                expected: HANDOVER_VERSION,
-            });
+            let (what, expected) = ("the keeper's state", HANDOVER_VERSION);
+            return Err(WireError::Version { what, found: version, expected });
         }
         let mut handover = Handover {
-            generation: r.u32("generation")?,
-            started_unix_ms: r.u64("start time")?,
-            foreground: r.flag("foreground")?,
-            socket: get_os(&mut r, "socket")?,
-            lock: get_os(&mut r, "lock")?,
-            log: get_os(&mut r, "log")?,
-            daemon_log: get_os(&mut r, "daemon log")?,
-            daemon: {
-                let count = r.count("daemon arguments", MAX_DAEMON_ARGS)?;
-                (0..count).map(|_| get_os(&mut r, "daemon argument")).collect::<Result<_, _>>()?
-            },
+            generation: r.get("generation")?,
+            started_unix_ms: r.get("start time")?,
+            foreground: r.get("foreground")?,
+            socket: r.get_at_most("socket", MAX_PATH_BYTES)?,
+            lock: r.get_at_most("lock", MAX_PATH_BYTES)?,
+            log: r.get_at_most("log", MAX_PATH_BYTES)?,
+            daemon_log: r.get_at_most("daemon log", MAX_PATH_BYTES)?,
+            daemon: r.get_at_most("daemon arguments", MAX_DAEMON_ARGS)?,
             nofile: (get_limit(&mut r)?, get_limit(&mut r)?),
-            lock_fd: r.i32("lock fd")?,
-            listener_fd: r.i32("listener fd")?,
-            link_fd: get_fd(&mut r)?,
-            ready_fd: get_fd(&mut r)?,
-            running: {
-                let pid = r.i32("daemon pid")?;
-                let lived = r.u64("daemon age")?;
-                (pid > 0).then_some((pid, lived))
-            },
-            starts: r.u32("daemon starts")?,
-            last_exit: {
-                let status = get_status(&mut r)?;
-                let lived_ms = r.u64("lived")?;
-                status.map(|status| LastExit { status, lived_ms })
-            },
-            young_deaths: r.u32("young deaths")?,
-            ever_ready: r.flag("ever ready")?,
-            sessions: {
-                let count = r.count("session count", MAX_SESSIONS)?;
-                (0..count).map(|_| get_session(&mut r, version)).collect::<Result<_, _>>()?
-            },
-            workers: match version {
-                ..3 => Vec::new(),
-                _ => {
-                    let count = r.count("worker count", MAX_WORKERS)?;
-                    (0..count).map(|_| get_worker(&mut r)).collect::<Result<_, _>>()?
-                }
-            },
+            lock_fd: r.get("lock fd")?,
+            listener_fd: r.get("listener fd")?,
+            link_fd: r.get::<Fd>("link fd")?.0,
+            ready_fd: r.get::<Fd>("ready fd")?.0,
+            running: Some(r.get("daemon")?).filter(|(pid, _)| *pid > 0),
+            starts: r.get("daemon starts")?,
+            last_exit: get_last_exit(&mut r)?,
+            young_deaths: r.get("young deaths")?,
+            ever_ready: r.get("ever ready")?,
+            sessions: get_sessions(&mut r, version)?,
+            piped: Vec::new(),
             wardens: Vec::new(),
             reports: None,
             strays_tolerated: false,
         };
+        if version >= 3 {
+            handover.piped = r.get_at_most("piped", MAX_PIPED)?;
+        }
         if version >= 4 {
-            let count = r.count("warden count", MAX_WARDENS)?;
-            let mut warden = || Ok((SessionId(r.u64("session id")?), r.i32("pid")?));
-            handover.wardens = (0..count).map(|_| warden()).collect::<Result<_, DecodeError>>()?;
-            handover.reports = get_fd(&mut r)?.zip(get_fd(&mut r)?);
-            handover.strays_tolerated = r.flag("strays")?;
+            handover.wardens = r.get_at_most("wardens", MAX_WARDENS)?;
+            let (Fd(read), Fd(write)) = r.get("reports")?;
+            handover.reports = read.zip(write);
+            handover.strays_tolerated = r.get("strays")?;
         } else {
             handover.strays_tolerated = !handover.sessions.is_empty();
         }
@@ -268,56 +195,64 @@ impl Handover {
     }
 }
 
-fn get_session(r: &mut Reader<'_>, version: u16) -> Result<HeldSession, DecodeError> {
-    let sandboxes = version >= 2;
-    Ok(HeldSession {
-        id: SessionId(r.u64("session id")?),
-        pid: r.i32("pid")?,
-        fds: [r.i32("fd")?, r.i32("fd")?, r.i32("fd")?, r.i32("fd")?],
-        status_fd: get_fd(r)?,
-        exit: get_status(r)?,
-        inner_fd: if sandboxes { get_fd(r)? } else { None },
-        listener_fd: if sandboxes { get_fd(r)? } else { None },
-        held: version >= 4 && r.flag("held")?,
-        program: match version {
-            ..4 => None,
-            _ => {
-                let program = Process { pid: r.i32("program")?, start_time: r.u64("start time")? };
-                (program.pid > 0).then_some(program)
-            }
-        },
-    })
+fn put_session(w: &mut Writer, session: &HeldSession, version: u16) {
+    w.put(&session.id).put(&session.pid).put(&session.fds).put(&Fd(session.status_fd));
+    put_exit(w, session.exit);
+    if version >= 2 {
+        w.put(&Fd(session.inner_fd)).put(&Fd(session.listener_fd));
+    }
+    if version >= 4 {
+        let (pid, start) = session.program.map_or((0, 0), |it| (it.pid, it.start_time));
+        w.put(&session.held).put(&pid).put(&start);
+    }
 }
 
-fn get_worker(r: &mut Reader<'_>) -> Result<HeldWorker, DecodeError> {
-    Ok(HeldWorker {
-        id: WorkerId(r.u64("worker id")?),
-        pid: r.i32("pid")?,
-        watched: r.flag("watched")?,
-    })
+fn get_sessions(r: &mut Reader<'_>, version: u16) -> Result<Vec<HeldSession>, WireError> {
+    let value = r.get::<u32>("sessions")? as usize;
+    if value > MAX_SESSIONS {
+        return Err(WireError::OverLimit { field: "sessions", value, limit: MAX_SESSIONS });
+    }
+    (0..value).map(|_| get_session(r, version)).collect()
 }
 
-fn put_fd(w: &mut Writer, fd: Option<RawFd>) {
-    w.i32(fd.unwrap_or(-1));
+fn get_session(r: &mut Reader<'_>, version: u16) -> Result<HeldSession, WireError> {
+    let mut session = HeldSession {
+        id: r.get("session id")?,
+        pid: r.get("pid")?,
+        fds: r.get("fds")?,
+        status_fd: r.get::<Fd>("status fd")?.0,
+        exit: get_exit(r)?,
+        inner_fd: None,
+        listener_fd: None,
+        held: false,
+        program: None,
+    };
+    if version >= 2 {
+        session.inner_fd = r.get::<Fd>("inner fd")?.0;
+        session.listener_fd = r.get::<Fd>("listener fd")?.0;
+    }
+    if version >= 4 {
+        session.held = r.get("held")?;
+        let (pid, start_time) = r.get("program")?;
+        session.program = Some(Process { pid, start_time }).filter(|it| it.pid > 0);
+    }
+    Ok(session)
 }
 
-fn get_fd(r: &mut Reader<'_>) -> Result<Option<RawFd>, DecodeError> {
-    let fd = r.i32("fd")?;
-    Ok((fd >= 0).then_some(fd))
+/// -1 if there is none.
+struct Fd(Option<RawFd>);
+
+impl Wire for Fd {
+    fn put(&self, w: &mut Writer) {
+        w.put(&self.0.unwrap_or(-1));
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Fd, WireError> {
+        i32::get(r).map(|fd| Fd(Some(fd).filter(|fd| *fd >= 0)))
+    }
 }
 
-fn get_limit(r: &mut Reader<'_>) -> Result<Option<u64>, DecodeError> {
-    let value = r.u64("limit")?;
-    Ok((value != NONE).then_some(value))
-}
-
-fn get_os(r: &mut Reader<'_>, field: &'static str) -> Result<OsString, DecodeError> {
-    let bytes = r.bytes(field, MAX_PATH_BYTES)?;
-    Ok(OsString::from_vec(bytes.to_vec()))
-}
-
-fn io_error(step: &'static str) -> impl FnOnce(io::Error) -> HandoverError {
-    move |source| HandoverError::Io { step, source }
+fn get_limit(r: &mut Reader<'_>) -> Result<Option<u64>, WireError> {
+    Ok(Some(r.get("limit")?).filter(|limit| *limit != NONE))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The daemon's first act: taking over the two fds the keeper left at fixed numbers.
 //!
-//! Out: the link and the listening socket, both CLOEXEC from here on. Absent on purpose: a second call. Two owners of one
-//! fd number would close each other's.
+//! Out: the link and the listening socket, both CLOEXEC from here on. Absent on purpose: a second
+//! call. Two owners of one fd number would close each other's.
 #![expect(unsafe_code, reason = "an fd known only by its number has to be taken over once")]
 
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -20,7 +20,8 @@ pub struct Inherited {
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Takes over the link (fd 3) and the listening socket (fd 4). Call it before anything else opens an fd, and once.
+/// Takes over the link (fd 3) and the listening socket (fd 4). Call it before anything else opens
+/// an fd, and once.
 pub fn inherited() -> Result<Inherited, LinkError> {
     if TAKEN.swap(true, Ordering::SeqCst) {
         return Err(LinkError::AlreadyTaken);
@@ -40,6 +41,7 @@ fn adopt(number: i32) -> Result<OwnedFd, LinkError> {
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
         return Err(LinkError::NotALink(number));
     }
-    // SAFETY: the number is open, and the flag in `inherited` makes this its only owner in a process started by the keeper.
+    // SAFETY: the number is open, and the flag in `inherited` makes this its only owner in a
+    // process started by the keeper.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }

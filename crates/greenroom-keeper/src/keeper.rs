@@ -1,9 +1,10 @@
 //! The keeper's state, and what it does about requests, exits and deadlines.
 //!
-//! In: events from the loop in `run.rs`. Out: messages in the outbox, processes started and signalled, or the code to exit
-//! with. One thread owns all of it; nothing here blocks. Absent on purpose: terminal traffic, session meaning, retries of
-//! anything the daemon can ask for again.
+//! In: events from the loop in `run.rs`. Out: messages in the outbox, processes started and
+//! signalled, or the code to exit with. One thread owns all of it; nothing here blocks. Absent on
+//! purpose: terminal traffic, session meaning, retries of anything the daemon can ask for again.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,27 +14,27 @@ use std::time::{Duration, Instant};
 use greenroom_sandbox::stage::Stages;
 use rustix::process::{Resource, Rlimit};
 
-use crate::claim::{Claim, Seat};
+use crate::claim::{Claim, KeeperPaths};
 use crate::daemon::{Daemon, Ended};
 use crate::fds::Slots;
 use crate::handover::{Handover, HeldSession};
+use crate::launch::Starter;
 use crate::link::Endpoint;
-use crate::listen::Door;
+use crate::listen::BoundSocket;
 use crate::log::Log;
 use crate::mend::Watch;
 use crate::message::{
-    ExitStatus, KeeperHello, PROTOCOL_VERSION, SessionId, SignalTarget, SpawnStep, ToDaemon,
+    ExitStatus, KeeperHello, PROTOCOL_VERSION, SessionId, SignalTarget, SpawnStep, ToDaemon, reason,
 };
+use crate::namespaces::ReadyNamespaces;
 use crate::options::{EXIT_SHUTDOWN, EXIT_UPGRADE, READY_OK};
 use crate::outbox::{Flush, Outbox};
-use crate::replace::{self, ReplaceError, Replacement, TELL_PATIENCE};
+use crate::piped::PipedPrograms;
+use crate::replace::{self, Replacement, TELL_PATIENCE};
 use crate::sessions::{Phase, Sessions, Settled};
 use crate::signals::{Signals, kill_group, kill_process, signal_pidfd};
-use crate::spare::Spare;
-use crate::staging::Starter;
 use crate::strays::Strays;
-use crate::warden::{Record, Reports, Word};
-use crate::workers::Workers;
+use crate::warden::{Record, Reports, WardenEvent};
 
 /// Between HUP and TERM, and KILL, for sessions at the end of the keeper.
 const SESSION_GRACE: Duration = Duration::from_secs(2);
@@ -43,23 +44,25 @@ const REAP_PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) const DAEMON_GRACE: Duration = Duration::from_secs(5);
 /// For the old daemon to make room after the keeper was replaced.
 pub(crate) const UPGRADE_GRACE: Duration = Duration::from_secs(2);
-/// First daemons killed by a signal are tried again this often; one that exits says why, and that is final.
+/// First daemons killed by a signal are tried again this often; one that exits says why, and that
+/// is final.
 const FIRST_TRIES: u32 = 3;
-/// While a replacement waits for a stage. Its end wakes the loop; this only bounds how late that is noticed.
+/// While a replacement waits for a stage. Its end wakes the loop; this only bounds how late that is
+/// noticed.
 const STAGING_LOOK: Duration = Duration::from_millis(100);
 /// Enough for `MAX_SESSIONS`; more would only slow down programs that close all fds one by one.
 const WANTED_NOFILE: u64 = 65_536;
 
 pub(crate) struct Keeper {
-    pub(crate) seat: Seat,
+    pub(crate) paths: KeeperPaths,
     pub(crate) log_path: PathBuf,
     pub(crate) log: Log,
     pub(crate) signals: Signals,
     pub(crate) slots: Slots,
     pub(crate) stages: Stages,
-    pub(crate) spare: Spare,
+    pub(crate) namespaces: ReadyNamespaces,
     pub(crate) claim: Claim,
-    pub(crate) door: Door,
+    pub(crate) bound: BoundSocket,
     pub(crate) watch: Watch,
     pub(crate) ready_fd: Option<OwnedFd>,
     pub(crate) daemon: Daemon,
@@ -70,7 +73,7 @@ pub(crate) struct Keeper {
     pub(crate) sessions: Sessions,
     pub(crate) reports: Reports,
     pub(crate) strays: Strays,
-    pub(crate) workers: Workers,
+    pub(crate) piped: PipedPrograms,
     pub(crate) replacement: Option<Replacement>,
     pub(crate) ending: Option<Ending>,
     pub(crate) stop_requests: u32,
@@ -97,7 +100,7 @@ impl Keeper {
             generation: self.generation,
             daemon_starts: self.daemon.starts,
             last_exit: self.daemon.last_exit,
-            workers: true,
+            piped: true,
             wardens: true,
         })
     }
@@ -113,7 +116,7 @@ impl Keeper {
             self.outbox.clear();
             return Flush::Empty;
         };
-        self.outbox.flush(link, &self.sessions, &self.workers)
+        self.outbox.flush(link, &self.sessions, &self.piped)
     }
 
     pub(crate) fn told_ready(&mut self) {
@@ -126,18 +129,18 @@ impl Keeper {
 
     /// Collects every ended child, whoever it was.
     pub(crate) fn reap(&mut self) {
-        // What the dead had said comes first.
+        // What wardens said before they died comes first.
         self.hear_wardens();
         while let Ok(Some((pid, status))) =
             rustix::process::wait(rustix::process::WaitOptions::NOHANG)
         {
             let pid = pid.as_raw_nonzero().get();
-            let status = exit_status(status);
+            let status = exit_status(status.as_raw());
             if self.daemon.pid() == Some(pid) {
                 self.daemon_ended(status);
             } else if self.is_check(pid) {
                 self.check_ended(status);
-            } else if !self.worker_ended(pid, status) {
+            } else if !self.piped_ended(pid, status) {
                 self.session_ended(pid, status);
             }
         }
@@ -151,10 +154,10 @@ impl Keeper {
             if records.is_empty() {
                 return;
             }
-            for Record { warden, word } in records {
-                match word {
-                    Word::Started(program) => self.sessions.started(warden, program),
-                    Word::Ended(status) => self.program_ended(warden, raw_exit_status(status)),
+            for Record { warden, event } in records {
+                match event {
+                    WardenEvent::Started(program) => self.sessions.started(warden, program),
+                    WardenEvent::Ended(status) => self.program_ended(warden, exit_status(status)),
                 }
             }
         }
@@ -172,9 +175,10 @@ impl Keeper {
         }
     }
 
-    /// Orphans that came home to the subreaper are simply gone after the wait.
+    /// One of the keeper's children was reaped. Orphans of sessions are nobody here: the wait was
+    /// all they needed.
     fn session_ended(&mut self, pid: i32, status: ExitStatus) {
-        // Its warden may have spoken after the last look.
+        // Its warden may have told of the program's end since the pipe was last read.
         self.hear_wardens();
         let Some(id) = self.sessions.by_pid(pid) else {
             return;
@@ -198,10 +202,10 @@ impl Keeper {
             Settled::Spawned { pid, warden } => {
                 self.log.say(format_args!("session {id}: pid {pid} runs"));
                 if self.sessions.is_inside(id) {
-                    self.spare.want();
+                    self.namespaces.want();
                 }
                 self.tell_listener(id);
-                self.outbox.push(ToDaemon::Spawned { id, pid, warden });
+                self.outbox.push(ToDaemon::Spawned { id, pid, fds: (), warden });
             }
             Settled::Failed(fault, why) => self.spawn_failed(id, fault.step, fault.errno, why),
         }
@@ -210,7 +214,7 @@ impl Keeper {
     /// Before its session is handed over, so that whoever gets the session already has it.
     pub(crate) fn tell_listener(&mut self, id: SessionId) {
         if self.sessions.get(id).is_some_and(|session| session.listener.is_some()) {
-            self.outbox.push(ToDaemon::Listener { id });
+            self.outbox.push(ToDaemon::Listener { id, listener: () });
         }
     }
 
@@ -220,17 +224,18 @@ impl Keeper {
             step.name(),
             io::Error::from_raw_os_error(errno)
         ));
-        self.outbox.push(ToDaemon::SpawnFailed { id, step, errno, why });
+        self.outbox.push(ToDaemon::SpawnFailed { id, step, errno, why: reason(why) });
     }
 
     fn daemon_ended(&mut self, status: ExitStatus) {
-        // What it sent before it died still counts, except new sessions: nobody waits for them any more.
+        // What it sent before it died still counts, except new sessions: nobody waits for them any
+        // more.
         self.drain_link_of_dead();
         self.link = None;
         self.greeted = false;
         self.outbox.clear();
-        self.end_all_work();
-        self.spare_orphans_of_daemon();
+        self.end_all_piped();
+        self.leave_orphans_of_daemon_alone();
         let Some(ended) = self.daemon.ended(status) else {
             return;
         };
@@ -254,6 +259,10 @@ impl Keeper {
             return;
         }
         self.tell_not_ready(ended);
+        self.fail();
+    }
+
+    fn fail(&mut self) {
         self.begin_ending(Duration::ZERO);
         if let Some(ending) = &mut self.ending {
             ending.failed = true;
@@ -289,7 +298,7 @@ impl Keeper {
                 let _ = self.signal(id, signo, SignalTarget::Group);
             }
         }
-        self.end_all_work();
+        self.end_all_piped();
         if let Some(Replacement::Checking(check)) = self.replacement.take() {
             let _ = kill_process(check.pid, libc::SIGKILL);
         }
@@ -305,7 +314,7 @@ impl Keeper {
         }
     }
 
-    /// Once to ask, twice to insist.
+    /// The first request asks the daemon to stop; the second one kills.
     pub(crate) fn stop_requested(&mut self) {
         self.stop_requests += 1;
         let asks_daemon = self.daemon.running.as_ref().is_some_and(|it| !it.leaving);
@@ -359,8 +368,8 @@ impl Keeper {
             self.log.say(format_args!("stage {pid} does not get ready: killed"));
             let _ = kill_group(pid, libc::SIGKILL);
         }
-        self.kill_late_workers(now);
-        self.make_spare_on_time(now);
+        self.kill_late_piped(now);
+        self.make_namespaces_on_time(now);
         self.mend_on_time(now);
         self.replace_on_time(now);
         let due = self.daemon.running.is_none() && self.daemon.start_at <= now;
@@ -372,10 +381,13 @@ impl Keeper {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let now = Instant::now();
         let running = self.daemon.running.as_ref();
-        let ending = self.ending.as_ref().and_then(|ending| match ending.killed {
-            false => Some(ending.kill_at),
-            // Past that only the daemon's own deadline is left to wait for.
-            true => (ending.give_up_at > Instant::now()).then_some(ending.give_up_at),
+        let ending = self.ending.as_ref().and_then(|ending| {
+            // Past the second one only the daemon's own deadline is left to wait for.
+            if ending.killed {
+                Some(ending.give_up_at).filter(|at| *at > now)
+            } else {
+                Some(ending.kill_at)
+            }
         });
         let replacing = self.replacement.as_ref().map(|it| match it {
             Replacement::Checking(check) => check.kill_at,
@@ -386,27 +398,31 @@ impl Keeper {
         });
         let start = (running.is_none() && self.ending.is_none()).then_some(self.daemon.start_at);
         let stage = self.sessions.stage_deadline();
-        let worker = self.workers.deadline();
+        let piped = self.piped.deadline();
         let running = running.and_then(|it| it.kill_at);
-        let (spare, mend) = (self.spare.due(), self.watch.due());
-        [running, ending, replacing, start, stage, worker, spare, mend].into_iter().flatten().min()
+        let (namespaces, mend) = (self.namespaces.due(), self.watch.due());
+        [running, ending, replacing, start, stage, piped, namespaces, mend]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    fn make_spare_on_time(&mut self, now: Instant) {
-        let mut spare = std::mem::take(&mut self.spare);
-        match self.ending.is_some() || self.replacement.is_some() {
-            true => spare.forget(),
-            false => spare.make_on_time(now, &self.starter()),
+    fn make_namespaces_on_time(&mut self, now: Instant) {
+        let mut namespaces = std::mem::take(&mut self.namespaces);
+        if self.ending.is_some() || self.replacement.is_some() {
+            namespaces.forget();
+        } else {
+            namespaces.make_on_time(now, &self.starter());
         }
-        self.spare = spare;
+        self.namespaces = namespaces;
     }
 
     fn is_staging(&self) -> bool {
-        self.sessions.is_staging() || self.workers.is_staging()
+        self.sessions.is_staging() || self.piped.is_staging()
     }
 
     fn start_daemon(&mut self) {
-        match self.daemon.start(self.door.listener.as_fd(), &self.slots) {
+        match self.daemon.start(self.bound.listener.as_fd(), &self.slots) {
             Ok(link) => {
                 self.link = Some(link);
                 self.log.say(format_args!(
@@ -416,8 +432,14 @@ impl Keeper {
                 ));
             }
             Err(error) => {
-                self.log.say(format_args!("cannot start the daemon: {error}"));
+                let text = format!("cannot start the daemon: {error}");
+                self.log.say(format_args!("{text}"));
                 self.daemon.postpone(Duration::ZERO);
+                // The process that started us waits; there is nothing to keep for a later try.
+                if !self.daemon.ever_ready && self.sessions.len() == 0 && self.ending.is_none() {
+                    tell_starter(self.ready_fd.take(), &text);
+                    self.fail();
+                }
             }
         }
     }
@@ -425,7 +447,7 @@ impl Keeper {
     /// The code to exit with, once nothing is left to wait for.
     pub(crate) fn finished(&self) -> Option<u8> {
         let ending = self.ending.as_ref()?;
-        let nobody_lives = self.sessions.none_live() && self.workers.is_empty();
+        let nobody_lives = self.sessions.none_live() && self.piped.is_empty();
         let sessions_over = nobody_lives || ending.give_up_at <= Instant::now();
         (sessions_over && self.daemon.running.is_none()).then_some(u8::from(ending.failed))
     }
@@ -440,17 +462,17 @@ impl Keeper {
         };
         match check.ended(status) {
             Ok(path) => {
-                self.outbox.push(ToDaemon::Replaced { why_not: None });
+                self.outbox.push(ToDaemon::Replaced { result: Ok(()) });
                 self.replacement =
                     Some(Replacement::Telling { path, exec_by: Instant::now() + TELL_PATIENCE });
             }
-            Err(error) => self.not_replaced(&error),
+            Err(error) => self.not_replaced(error),
         }
     }
 
-    pub(crate) fn not_replaced(&mut self, error: &ReplaceError) {
-        self.log.say(format_args!("not replaced: {error}"));
-        self.outbox.push(ToDaemon::Replaced { why_not: Some(error.to_string()) });
+    pub(crate) fn not_replaced(&mut self, why: impl fmt::Display) {
+        self.log.say(format_args!("not replaced: {why}"));
+        self.outbox.push(ToDaemon::Replaced { result: Err(reason(why)) });
     }
 
     fn replace_on_time(&mut self, now: Instant) {
@@ -461,7 +483,8 @@ impl Keeper {
                 let _ = kill_process(check.pid, libc::SIGKILL);
                 check.kill_at = now + REAP_PATIENCE;
             }
-            // A stage's socket and buffers would be lost: it is waited for, and has its own deadline.
+            // A stage's socket and buffers would be lost: it is waited for, and has its own
+            // deadline.
             Some(Replacement::Telling { .. }) if staging => {}
             Some(Replacement::Telling { path, exec_by })
                 if self.outbox.is_empty() || *exec_by <= now =>
@@ -470,7 +493,7 @@ impl Keeper {
                 self.replacement = None;
                 self.log.say(format_args!("replacing this image by {}", path.display()));
                 let error = replace::exec(&path, &self.handover());
-                self.not_replaced(&error);
+                self.not_replaced(error);
             }
             _ => {}
         }
@@ -505,14 +528,14 @@ impl Keeper {
             generation: self.generation + 1,
             started_unix_ms: self.started_unix_ms,
             foreground: self.daemon.foreground,
-            socket: self.seat.socket.clone().into(),
-            lock: self.seat.lock.clone().into(),
+            socket: self.paths.socket.clone().into(),
+            lock: self.paths.lock.clone().into(),
             log: self.log_path.clone().into(),
             daemon_log: self.daemon.log.clone().into(),
             daemon: self.daemon.command.clone(),
             nofile: (self.nofile.current, self.nofile.maximum),
             lock_fd: last(&self.claim.main),
-            listener_fd: last(&self.door.listener),
+            listener_fd: last(&self.bound.listener),
             link_fd: self.link.as_ref().map(|it| it.as_fd().as_raw_fd()),
             ready_fd: self.ready_fd.as_ref().map(last),
             running: running.map(|it| (it.pid, it.started.elapsed().as_millis() as u64)),
@@ -521,15 +544,16 @@ impl Keeper {
             young_deaths: self.daemon.young_deaths,
             ever_ready: self.daemon.ever_ready,
             sessions: sessions.collect(),
-            workers: self.workers.held(),
+            piped: self.piped.held(),
             wardens: self.sessions.wardens(),
             reports: Some(self.reports.numbers()),
             strays_tolerated: self.strays.tolerated,
         }
     }
 
-    /// Everything of the session ends now, and it cannot refuse. A warden is asked: with it gone, nobody would find the rest.
-    /// In a sandbox the program is killed, which ends all of it. What is not that far yet has started nothing.
+    /// Everything of the session ends now, and it cannot refuse. A warden is asked: with it gone,
+    /// nobody would find the rest. In a sandbox the program is killed, which ends all of it. What
+    /// is not that far yet has started nothing.
     pub(crate) fn end_session(&mut self, id: SessionId) {
         let Some(pid) = self.sessions.child_of(id) else { return };
         let session = self.sessions.get(id);
@@ -540,7 +564,7 @@ impl Keeper {
                 let _ = signal_pidfd(program.as_fd(), libc::SIGKILL, false);
             }
             None if held && self.sessions.stage_of(id).is_none() => {
-                // Whoever stopped it must not save itself by that.
+                // A session that stopped its warden must not save itself by that.
                 for signo in [libc::SIGTERM, libc::SIGCONT] {
                     let _ = kill_process(pid, signo);
                 }
@@ -561,18 +585,13 @@ pub(crate) fn tell_starter(ready_fd: Option<OwnedFd>, text: &str) {
     };
 }
 
-fn exit_status(status: rustix::process::WaitStatus) -> ExitStatus {
-    raw_exit_status(status.as_raw())
-}
-
-/// As `wait` gives it.
-fn raw_exit_status(status: i32) -> ExitStatus {
-    match libc::WIFSIGNALED(status) {
-        true => ExitStatus::Signal {
-            signo: libc::WTERMSIG(status),
-            core_dumped: libc::WCOREDUMP(status),
-        },
-        false => ExitStatus::Code(libc::WEXITSTATUS(status)),
+/// The exit status in a status as `wait` gives it.
+fn exit_status(status: i32) -> ExitStatus {
+    if libc::WIFSIGNALED(status) {
+        let (signo, core_dumped) = (libc::WTERMSIG(status), libc::WCOREDUMP(status));
+        ExitStatus::Signal { signo, core_dumped }
+    } else {
+        ExitStatus::Code(libc::WEXITSTATUS(status))
     }
 }
 

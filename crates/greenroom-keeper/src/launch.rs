@@ -1,37 +1,42 @@
 //! One new process: clone, set-up, exec, and the truth about how far it came.
 //!
-//! In: a `Plan` (program, terminal or output, passed fds). Out: a pid and a status pipe: it ends without a word once exec is
-//! through, or carries the step that failed and its errno. The keeper never waits for chdir or exec, which may hang on a
-//! dead file system; it waits only until the child has its own fd table.
+//! In: a `ChildSpec` (program, terminal or output, passed fds). Out: a pid and a status pipe: it
+//! ends without a word once exec is through, or carries the step that failed and its errno. The
+//! keeper never waits for chdir or exec, which may hang on a dead file system; it waits only until
+//! the child has its own fd table.
 //!
-//! Why clone(CLONE_FILES) instead of fork: fork copies the whole fd table, four entries per session, and exec then closes
-//! them one by one. Here the child shares the table and `close_range(UNSHARE)` copies the first seven entries only. It is
-//! right because (a) this process has one thread and it reads the child's "unshared" byte before it touches any fd again;
-//! (b) before that byte the child calls nothing but close_range and write; (c) if close_range fails the child exits without
-//! closing anything. Memory is copied as with fork, so the child cannot disturb the keeper.
+//! Why clone(CLONE_FILES) instead of fork: fork copies the whole fd table, four entries per
+//! session, and exec then closes them one by one. Here the child shares the table and
+//! `close_range(UNSHARE)` copies the first seven entries only. It is right because (a) this process
+//! has one thread and it reads the child's "unshared" byte before it touches any fd again; (b)
+//! before that byte the child calls nothing but close_range and write; (c) if close_range fails the
+//! child exits without closing anything. Memory is copied as with fork, so the child cannot disturb
+//! the keeper.
 //!
-//! On its way to exec the child calls only system calls: no allocation, no lock, no panic. A stage, which may do all of that
-//! since memory is its own copy and there was one thread, is entered only after everything here is done. A session's program
-//! is started by its warden (`warden.rs`), in the same steps. The daemon is not tied to the keeper's life (see `daemon.rs`).
+//! On its way to exec the child calls only system calls: no allocation, no lock, no panic. A stage,
+//! which may do all of that since memory is its own copy and there was one thread, is entered only
+//! after everything here is done. A session's program is started by its warden (`warden.rs`), in
+//! the same steps. The daemon is not tied to the keeper's life (see `daemon.rs`).
 #![expect(
     unsafe_code,
     reason = "clone, and system calls in the child, where nothing else is allowed"
 )]
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use greenroom_sandbox::search::candidates;
+use greenroom_sandbox::launch::Image;
 use greenroom_sandbox::stage::{Stages, watch};
+use greenroom_sandbox::wire::Wire;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use crate::fds::{FIRST_FREE, SLOT_A, SLOT_B, SLOT_IO, SLOT_STATUS, Slots};
 use crate::message::{SessionId, SpawnStep};
-use crate::warden::{Record, Word};
+use crate::warden::{Record, WardenEvent};
 
 /// First byte of the status pipe: the child has its own fd table.
 const UNSHARED: u8 = b'U';
@@ -42,56 +47,6 @@ const FAULT_BYTES: usize = 6;
 const EXIT_NOT_STARTED: i32 = 127;
 /// Unsharing takes microseconds; a child somebody has stopped in between is killed after this.
 const UNSHARE_PATIENCE: Duration = Duration::from_secs(2);
-
-/// Program, arguments, environment and directory as the kernel wants them.
-pub(crate) struct Image {
-    /// Tried in order, as execvp does with PATH.
-    candidates: Vec<CString>,
-    argv: Vec<CString>,
-    env: Vec<CString>,
-    cwd: Option<CString>,
-}
-
-impl Image {
-    /// `None` if something holds a NUL byte. Without `cwd` the child stays where the keeper is.
-    pub(crate) fn new(
-        argv: Vec<Vec<u8>>,
-        env: Vec<(Vec<u8>, Vec<u8>)>,
-        cwd: Option<Vec<u8>>,
-    ) -> Option<Image> {
-        let program = argv.first()?.clone();
-        Image::named(&program, argv, env, cwd)
-    }
-
-    /// A program that is called something else than the file it is in.
-    pub(crate) fn named(
-        program: &[u8],
-        argv: Vec<Vec<u8>>,
-        env: Vec<(Vec<u8>, Vec<u8>)>,
-        cwd: Option<Vec<u8>>,
-    ) -> Option<Image> {
-        let path = env.iter().find(|(name, _)| name == b"PATH");
-        let candidates = candidates(program, path.map(|(_, value)| value.as_slice()));
-        let env = env.into_iter().map(|(mut name, value)| {
-            name.push(b'=');
-            name.extend_from_slice(&value);
-            name
-        });
-        Some(Image {
-            candidates: c_strings(candidates.into_iter())?,
-            env: c_strings(env)?,
-            argv: c_strings(argv.into_iter())?,
-            cwd: match cwd {
-                Some(cwd) => Some(CString::new(cwd).ok()?),
-                None => None,
-            },
-        })
-    }
-}
-
-fn c_strings(items: impl Iterator<Item = Vec<u8>>) -> Option<Vec<CString>> {
-    items.map(|item| CString::new(item).ok()).collect()
-}
 
 /// Where stdin, stdout and stderr of the child go.
 pub(crate) enum Stdio<'a> {
@@ -115,35 +70,42 @@ pub(crate) enum Become<'a> {
         /// The pipe on which it talks. Only without `pass`.
         reports: BorrowedFd<'a>,
     },
-    /// A sandbox's stage, in this very memory: it costs what a fork costs, and no image of ours has to be started.
+    /// A sandbox's stage, in this very memory: it costs what a fork costs, and no image of ours has
+    /// to be started.
     Stage(&'a Stages),
     /// Namespaces for a later stage, and the child's end.
-    Spare(&'a Stages),
+    Namespaces(&'a Stages),
 }
 
-pub(crate) struct Plan<'a> {
+pub(crate) struct ChildSpec<'a> {
     pub(crate) child: Become<'a>,
     pub(crate) stdio: Stdio<'a>,
     /// At most two; they arrive as fd 3 and 4.
     pub(crate) pass: &'a [BorrowedFd<'a>],
-    /// An open `cgroup.procs` to join. Together with `pass` only if `stdio` needs no slot.
-    pub(crate) cgroup: Option<BorrowedFd<'a>>,
     /// The limit on open files to go back to.
     pub(crate) nofile: Option<rustix::process::Rlimit>,
     /// Rather taken by a kernel short of memory than the keeper and the daemon.
     pub(crate) expendable: bool,
 }
 
+/// What every session and every piped program is started with.
+pub(crate) struct Starter<'a> {
+    pub(crate) slots: &'a Slots,
+    pub(crate) stages: &'a Stages,
+    /// The limit on open files to go back to.
+    pub(crate) nofile: rustix::process::Rlimit,
+}
+
 /// Where a launch stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct SpawnError {
     pub(crate) step: SpawnStep,
     pub(crate) errno: i32,
 }
 
-impl Fault {
-    pub(crate) fn at(step: SpawnStep) -> impl Fn(io::Error) -> Fault {
-        move |error| Fault { step, errno: error.raw_os_error().unwrap_or(libc::EIO) }
+impl SpawnError {
+    pub(crate) fn at<E: Into<io::Error>>(step: SpawnStep) -> impl Fn(E) -> SpawnError {
+        move |error| SpawnError { step, errno: error.into().raw_os_error().unwrap_or(libc::EIO) }
     }
 }
 
@@ -163,9 +125,10 @@ pub(crate) struct Status {
 pub(crate) enum Progress {
     /// Still on its way to exec.
     Pending,
-    /// exec is through (or the child was killed before: the pipe cannot tell, its exit status will).
+    /// exec is through (or the child was killed before: the pipe cannot tell, its exit status
+    /// will).
     Done,
-    Failed(Fault),
+    Failed(SpawnError),
 }
 
 impl Status {
@@ -190,54 +153,44 @@ impl AsFd for Status {
 }
 
 fn decode_fault(bytes: &[u8; FAULT_BYTES]) -> Progress {
-    let step = SpawnStep::from_wire(bytes[1]).unwrap_or(SpawnStep::Fork);
+    let step = SpawnStep::decode(&bytes[1..2]).unwrap_or(SpawnStep::Fork);
     let errno = i32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]);
-    Progress::Failed(Fault { step, errno })
+    Progress::Failed(SpawnError { step, errno })
 }
 
 /// Starts a process. Returns as soon as the child has its own fd table.
-pub(crate) fn launch(plan: &Plan<'_>, slots: &Slots) -> Result<Launched, Fault> {
-    let prepared = Prepared::new(plan);
-    let (read, write) = rustix::pipe::pipe_with(
-        rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK,
-    )
-    .map_err(io::Error::from)
-    .map_err(Fault::at(SpawnStep::Buffers))?;
-    let result = fill_slots(plan, slots, write).and_then(|()| {
-        let pid = clone_child(&prepared).map_err(Fault::at(SpawnStep::Fork))?;
+pub(crate) fn launch(spec: &ChildSpec<'_>, slots: &Slots) -> Result<Launched, SpawnError> {
+    let prepared = Prepared::new(spec);
+    let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
+    let (read, write) =
+        rustix::pipe::pipe_with(flags).map_err(SpawnError::at(SpawnStep::Buffers))?;
+    let result = fill_slots(spec, slots, write).and_then(|()| {
+        let pid = clone_child(&prepared).map_err(SpawnError::at(SpawnStep::Fork))?;
         await_unshared(pid, read.as_fd())?;
         Ok(pid)
     });
     // Also closes our copy of the pipe's writing end, without which its end would never be seen.
-    slots.clear().map_err(Fault::at(SpawnStep::Descriptors))?;
+    slots.clear().map_err(SpawnError::at(SpawnStep::Descriptors))?;
     Ok(Launched { pid: result?, status: Status::new(read) })
 }
 
-fn fill_slots(plan: &Plan<'_>, slots: &Slots, status: OwnedFd) -> Result<(), Fault> {
-    let fill = |slot, fd| slots.fill(slot, fd).map_err(Fault::at(SpawnStep::Descriptors));
+fn fill_slots(spec: &ChildSpec<'_>, slots: &Slots, status: OwnedFd) -> Result<(), SpawnError> {
+    let fill = |slot, fd| slots.fill(slot, fd).map_err(SpawnError::at(SpawnStep::Descriptors));
     fill(SLOT_STATUS, status.as_fd())?;
-    match plan.stdio {
+    match spec.stdio {
         Stdio::Terminal(fd) | Stdio::Output(fd) => fill(SLOT_IO, fd)?,
         Stdio::Inherit => {}
     }
-    for (slot, fd) in [SLOT_A, SLOT_B].into_iter().zip(plan.pass) {
+    for (slot, fd) in [SLOT_A, SLOT_B].into_iter().zip(spec.pass) {
         fill(slot, *fd)?;
     }
-    if let Become::Warden { reports, .. } = plan.child {
+    if let Become::Warden { reports, .. } = spec.child {
         fill(SLOT_B, reports)?;
-    }
-    if let Some(fd) = plan.cgroup {
-        fill(cgroup_slot(plan), fd)?;
     }
     Ok(())
 }
 
-/// Used and forgotten before anything else is put into place.
-fn cgroup_slot(plan: &Plan<'_>) -> i32 {
-    if plan.pass.is_empty() { SLOT_A } else { SLOT_IO }
-}
-
-fn await_unshared(pid: i32, status: BorrowedFd<'_>) -> Result<(), Fault> {
+fn await_unshared(pid: i32, status: BorrowedFd<'_>) -> Result<(), SpawnError> {
     let begun = Instant::now();
     let tick = rustix::time::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     loop {
@@ -249,9 +202,10 @@ fn await_unshared(pid: i32, status: BorrowedFd<'_>) -> Result<(), Fault> {
         }
         let mut fds = [PollFd::from_borrowed_fd(status, PollFlags::IN)];
         let _ = rustix::event::poll(&mut fds, Some(&tick));
-        // The writing end is open in our own (shared) table, so a child that died here shows no end of file.
+        // The writing end is open in our own (shared) table, so a child that died here shows no end
+        // of file.
         if fds[0].revents().is_empty() && has_died(pid) {
-            return Err(Fault { step: SpawnStep::Fork, errno: libc::ECHILD });
+            return Err(SpawnError { step: SpawnStep::Fork, errno: libc::ECHILD });
         }
         if begun.elapsed() > UNSHARE_PATIENCE {
             let _ = crate::signals::kill_process(pid, libc::SIGKILL);
@@ -259,12 +213,12 @@ fn await_unshared(pid: i32, status: BorrowedFd<'_>) -> Result<(), Fault> {
     }
 }
 
-fn fault_after_tag(status: BorrowedFd<'_>) -> Fault {
+fn fault_after_tag(status: BorrowedFd<'_>) -> SpawnError {
     let mut bytes = [FAULT; FAULT_BYTES];
     let _ = rustix::io::read(status, &mut bytes[1..]);
     match decode_fault(&bytes) {
         Progress::Failed(fault) => fault,
-        _ => Fault { step: SpawnStep::Descriptors, errno: libc::EIO },
+        _ => SpawnError { step: SpawnStep::Descriptors, errno: libc::EIO },
     }
 }
 
@@ -282,26 +236,17 @@ fn has_died(pid: i32) -> bool {
 
 /// Everything the child reads, built before it exists.
 struct Prepared<'a> {
-    child: PreparedChild<'a>,
-    terminal: bool,
-    output: bool,
-    pass: usize,
-    /// The slot with `cgroup.procs`.
-    cgroup: Option<i32>,
+    spec: &'a ChildSpec<'a>,
+    /// What a warden is called.
+    names: Option<Names>,
     nofile: Option<libc::rlimit>,
     /// What goes into `oom_score_adj`.
     oom: Option<Vec<u8>>,
     keeper: i32,
 }
 
-enum PreparedChild<'a> {
-    Program(PreparedImage<'a>),
-    Warden(PreparedImage<'a>, &'a Stages, Names),
-    Stage(&'a Stages),
-    Spare(&'a Stages),
-}
-
-/// What `ps` shows of a warden: not what the keeper is called, so that whoever means that one does not hit all of these.
+/// What `ps` shows of a warden. Not the keeper's name: a `pkill` that is meant for the keeper must
+/// not hit every warden.
 struct Names {
     title: Vec<u8>,
     short: CString,
@@ -314,55 +259,28 @@ impl Names {
     }
 }
 
-struct PreparedImage<'a> {
-    candidates: &'a [CString],
-    argv: Vec<*const libc::c_char>,
-    env: Vec<*const libc::c_char>,
-    cwd: Option<&'a CStr>,
-}
-
-impl<'a> PreparedImage<'a> {
-    fn new(image: &'a Image) -> PreparedImage<'a> {
-        let pointers = |strings: &[CString]| {
-            strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
-        };
-        PreparedImage {
-            candidates: &image.candidates,
-            argv: pointers(&image.argv),
-            env: pointers(&image.env),
-            cwd: image.cwd.as_deref(),
-        }
-    }
-}
-
 impl<'a> Prepared<'a> {
-    fn new(plan: &Plan<'a>) -> Prepared<'a> {
+    fn new(spec: &'a ChildSpec<'a>) -> Prepared<'a> {
         Prepared {
-            child: match plan.child {
-                Become::Program(image) => PreparedChild::Program(PreparedImage::new(image)),
-                Become::Warden { image, stages, id, .. } => {
-                    PreparedChild::Warden(PreparedImage::new(image), stages, Names::of(id))
-                }
-                Become::Stage(stages) => PreparedChild::Stage(stages),
-                Become::Spare(stages) => PreparedChild::Spare(stages),
+            names: match spec.child {
+                Become::Warden { id, .. } => Some(Names::of(id)),
+                _ => None,
             },
-            terminal: matches!(plan.stdio, Stdio::Terminal(_)),
-            output: matches!(plan.stdio, Stdio::Output(_)),
-            pass: plan.pass.len(),
-            cgroup: plan.cgroup.map(|_| cgroup_slot(plan)),
-            nofile: plan.nofile.map(|limit| libc::rlimit {
+            nofile: spec.nofile.map(|limit| libc::rlimit {
                 rlim_cur: limit.current.unwrap_or(libc::RLIM_INFINITY),
                 rlim_max: limit.maximum.unwrap_or(libc::RLIM_INFINITY),
             }),
-            oom: plan.expendable.then(oom_score),
+            oom: spec.expendable.then(oom_score),
             keeper: std::process::id() as i32,
+            spec,
         }
     }
 }
 
 fn clone_child(prepared: &Prepared<'_>) -> io::Result<i32> {
-    // SAFETY: without CLONE_VM and with no new stack this is fork(2) with a shared fd table; this process has one thread, so
-    // no lock can be left held in the child's copy of memory. The child never returns from `child`.
+    // SAFETY: without CLONE_VM and with no new stack this is fork(2) with a shared fd table; this
+    // process has one thread, so no lock can be left held in the child's copy of memory. The child
+    // never returns from `child`.
     let pid = unsafe {
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         {
@@ -393,43 +311,44 @@ unsafe fn child(prepared: &Prepared<'_>) -> ! {
             libc::write(SLOT_STATUS, [UNSHARED].as_ptr().cast(), 1) as i64,
             SpawnStep::Descriptors,
         );
-        if let PreparedChild::Warden(image, stages, names) = &prepared.child {
+        if let (Become::Warden { image, stages, .. }, Some(names)) =
+            (prepared.spec.child, &prepared.names)
+        {
             child_warden(prepared, image, stages, names);
         }
         child_place(prepared);
-        match &prepared.child {
-            PreparedChild::Program(image) | PreparedChild::Warden(image, ..) => child_exec(image),
+        match prepared.spec.child {
+            Become::Program(image) | Become::Warden { image, .. } => child_exec(image),
             // Closes the status pipe, as exec would.
-            PreparedChild::Stage(stages) => stages.enter(),
-            PreparedChild::Spare(stages) => stages.make_spare(),
+            Become::Stage(stages) => stages.enter(),
+            Become::Namespaces(stages) => stages.make_namespaces(),
         }
     }
 }
 
-/// Cgroup, terminal, fds, limits, signals.
+/// Terminal, fds, limits, signals.
 ///
 /// SAFETY: as `child`.
 unsafe fn child_place(prepared: &Prepared<'_>) {
     // SAFETY: as the caller's.
     unsafe {
-        if let Some(slot) = prepared.cgroup {
-            check(libc::write(slot, b"0".as_ptr().cast(), 1) as i64, SpawnStep::Cgroup);
-        }
         child_terminal(prepared);
         child_inheritance(prepared);
     }
 }
 
-/// Starts the program below this process, and stays to hold what it will start. May do what a stage may.
+/// Starts the program below this process, and stays to hold what it will start. May do what a stage
+/// may.
 ///
 /// SAFETY: as `child`.
 unsafe fn child_warden(
     prepared: &Prepared<'_>,
-    image: &PreparedImage<'_>,
+    image: &Image,
     stages: &Stages,
     names: &Names,
 ) -> ! {
-    // SAFETY: plain system calls on numbers; a group of its own, so that no signal meant for another reaches it.
+    // SAFETY: plain system calls on numbers; a group of its own, so that no signal meant for
+    // another reaches it.
     unsafe { check(libc::setsid().into(), SpawnStep::Terminal) };
     let started = watch::start(prepared.keeper, || {
         // SAFETY: the program's own process now, which borrows this memory until it execs or exits.
@@ -443,21 +362,22 @@ unsafe fn child_warden(
         Err(errno) => fail(SpawnStep::Fork, errno.raw_os_error()),
     };
     let warden = std::process::id() as i32;
-    let tell = |to: i32, word| {
-        let record = Record { warden, word }.encode();
+    let tell = |to: i32, event| {
+        let record = Record { warden, event }.encode();
         // SAFETY: writes from this stack. Nobody is left to hear it if this fails.
         unsafe { libc::write(to, record.as_ptr().cast(), record.len()) };
     };
     // Before the status pipe ends, so that whoever sees that end knows the program.
-    tell(SLOT_B, Word::Started(program));
-    // SAFETY: the one fd that is still needed goes to the lowest number, and all others go; nothing here owns any of them.
+    tell(SLOT_B, WardenEvent::Started(program));
+    // SAFETY: the one fd that is still needed goes to the lowest number, and all others go; nothing
+    // here owns any of them.
     unsafe {
         libc::dup2(SLOT_B, 0);
         libc::syscall(libc::SYS_close_range, 1, u32::MAX, 0);
         libc::prctl(libc::PR_SET_NAME, names.short.as_ptr());
     }
     stages.retitle(&names.title);
-    watch::hold(program, |status| tell(0, Word::Ended(status)))
+    watch::hold(program, |status| tell(0, WardenEvent::Ended(status)))
 }
 
 /// SAFETY: as `child`.
@@ -465,16 +385,17 @@ unsafe fn child_terminal(prepared: &Prepared<'_>) {
     // SAFETY: system calls on fd numbers this child owns.
     unsafe {
         check(libc::setsid().into(), SpawnStep::Terminal);
-        if prepared.terminal {
+        let stdio = &prepared.spec.stdio;
+        if let Stdio::Terminal(_) = stdio {
             check(libc::ioctl(SLOT_IO, libc::TIOCSCTTY, 0).into(), SpawnStep::Terminal);
             check(libc::dup2(SLOT_IO, 0).into(), SpawnStep::Terminal);
         }
-        if prepared.terminal || prepared.output {
+        if let Stdio::Terminal(_) | Stdio::Output(_) = stdio {
             check(libc::dup2(SLOT_IO, 1).into(), SpawnStep::Terminal);
             check(libc::dup2(SLOT_IO, 2).into(), SpawnStep::Terminal);
         }
         // dup2 clears CLOEXEC; everything still at a slot's own number goes away at exec.
-        for (from, to) in [(SLOT_A, 3), (SLOT_B, 4)].into_iter().take(prepared.pass) {
+        for (from, to) in [(SLOT_A, 3), (SLOT_B, 4)].into_iter().take(prepared.spec.pass.len()) {
             check(libc::dup2(from, to).into(), SpawnStep::Descriptors);
         }
     }
@@ -498,7 +419,8 @@ unsafe fn child_inheritance(prepared: &Prepared<'_>) {
                 libc::close(fd);
             }
         }
-        // The kernel's sigaction, all zero: SIG_DFL. Raw, because libc hides two numbers; KILL and STOP refuse, which is fine.
+        // The kernel's sigaction, all zero: SIG_DFL. Raw, because libc hides two numbers; KILL and
+        // STOP refuse, which is fine.
         let default = [0_u64; 4];
         for signo in 1..=64 {
             libc::syscall(
@@ -520,31 +442,13 @@ unsafe fn child_inheritance(prepared: &Prepared<'_>) {
     }
 }
 
-/// Tries the candidates as execvp does: a place without the program is passed over, a place where it must not be run is
-/// remembered.
-///
 /// SAFETY: as `child`.
-unsafe fn child_exec(image: &PreparedImage<'_>) -> ! {
-    if let Some(cwd) = image.cwd {
-        // SAFETY: the string lives in the caller's frame.
+unsafe fn child_exec(image: &Image) -> ! {
+    if let Some(cwd) = image.cwd() {
+        // SAFETY: the string lives as long as the image.
         check(unsafe { libc::chdir(cwd.as_ptr()) }.into(), SpawnStep::Cwd);
     }
-    let mut worst = libc::ENOENT;
-    for candidate in image.candidates {
-        // SAFETY: both arrays end with a null pointer and point into strings that live in the caller's frame.
-        unsafe {
-            libc::execve(candidate.as_ptr(), image.argv.as_ptr(), image.env.as_ptr());
-        }
-        match errno() {
-            libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::ESTALE => {}
-            libc::EACCES => worst = libc::EACCES,
-            other => {
-                worst = other;
-                break;
-            }
-        }
-    }
-    fail(SpawnStep::Exec, worst)
+    fail(SpawnStep::Exec, image.exec())
 }
 
 fn check(result: i64, step: SpawnStep) {
@@ -561,14 +465,16 @@ fn errno() -> i32 {
 fn fail(step: SpawnStep, errno: i32) -> ! {
     let [a, b, c, d] = errno.to_le_bytes();
     let fault = [FAULT, step as u8, a, b, c, d];
-    // SAFETY: writes from this stack, then ends this child without running anything of the parent's.
+    // SAFETY: writes from this stack, then ends this child without running anything of the
+    // parent's.
     unsafe {
         libc::write(SLOT_STATUS, fault.as_ptr().cast(), FAULT_BYTES);
         libc::_exit(EXIT_NOT_STARTED)
     }
 }
 
-/// How much sooner than the keeper a session's programs are taken when memory runs out: as if they used a fifth of it more.
+/// How much sooner than the keeper a session's programs are taken when memory runs out: as if they
+/// used a fifth of it more.
 const OOM_ABOVE: i32 = 200;
 const OOM_MOST: i32 = 1000;
 
@@ -588,26 +494,5 @@ pub(crate) fn own_env() -> Vec<(Vec<u8>, Vec<u8>)> {
 impl AsRawFd for Status {
     fn as_raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::candidates;
-
-    #[track_caller]
-    fn check(program: &str, path: Option<&str>, expected: &[&str]) {
-        let found = candidates(program.as_bytes(), path.map(str::as_bytes));
-        let expected: Vec<_> = expected.iter().map(|it| it.as_bytes().to_vec()).collect();
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn programs_are_looked_up_as_execvp_does() {
-        check("/bin/sh", Some("/x"), &["/bin/sh"]);
-        check("./run", Some("/x"), &["./run"]);
-        check("sh", Some("/a:/b"), &["/a/sh", "/b/sh"]);
-        check("sh", Some(":/b:"), &["./sh", "/b/sh", "./sh"]);
-        check("sh", None, &["/bin/sh", "/usr/bin/sh"]);
     }
 }

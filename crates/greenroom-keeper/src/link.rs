@@ -1,12 +1,15 @@
-//! The control socket between keeper and daemon: one SEQPACKET datagram is one message, fds ride along as SCM_RIGHTS.
+//! The control socket between keeper and daemon: one SEQPACKET datagram is one message, fds ride
+//! along as SCM_RIGHTS.
 //!
-//! The daemon uses `KeeperLink`: blocking `send`-like calls and a blocking `recv` that gives `KeeperEvent`s with their fds
-//! already sorted into sessions. It is `Send + Sync`; let one thread loop on `recv` and any other send. **Always keep
-//! receiving**: the keeper never blocks on this socket, but while 256 answers wait for a daemon that does not read, it stops
-//! reading requests, so a daemon that sends and does not receive ends up waiting for itself.
+//! The daemon uses `KeeperLink`: blocking `send`-like calls and a blocking `recv` that gives
+//! `KeeperEvent`s with their fds already sorted into sessions. It is `Send + Sync`; let one thread
+//! loop on `recv` and any other send. **Always keep receiving**: the keeper never blocks on this
+//! socket, but while 256 answers wait for a daemon that does not read, it stops reading requests,
+//! so a daemon that sends and does not receive ends up waiting for itself.
 //!
-//! The keeper uses `Endpoint` with non-blocking calls. Absent on purpose: retries, requests matched to replies (the daemon
-//! knows its session ids), and any fd this protocol does not expect: those are closed on receipt.
+//! The keeper uses `Endpoint` with non-blocking calls. Absent on purpose: retries, requests matched
+//! to replies (the daemon knows its session ids), and any fd this protocol does not expect: those
+//! are closed on receipt.
 
 use std::io;
 use std::io::{IoSlice, IoSliceMut};
@@ -14,18 +17,18 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use greenroom_sandbox::wire::{Reader, Wire, WireError};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
 use crate::message::{
-    ExitStatus, KeeperHello, MAX_MESSAGE_BYTES, MAX_TAKE, PROTOCOL_VERSION, SessionEntry,
-    SessionId, SignalTarget, SpawnStep, ToDaemon, ToKeeper, WorkerId,
+    KeeperEvent, MAX_MESSAGE_BYTES, MAX_TAKE, PROTOCOL_VERSION, PipedId, SessionId, SignalTarget,
+    ToKeeper,
 };
 use crate::spec::{SpawnSpec, SpecError};
-use crate::wire::DecodeError;
 
 /// Number of the link's fd in a daemon started by the keeper.
 pub const LINK_FD: i32 = 3;
@@ -48,101 +51,14 @@ pub enum LinkError {
     Truncated,
     #[error("fds were lost on the keeper link: the limit on open files is too low")]
     FdsLost,
-    #[error("a message on the keeper link came with {got} fds instead of {expected}")]
-    FdCount { expected: usize, got: usize },
+    #[error("a message on the keeper link came with {got} fds, which is not what belongs to it")]
+    FdCount { got: usize },
     #[error("a message on the keeper link is malformed")]
-    Malformed(#[from] DecodeError),
+    Malformed(#[from] WireError),
     #[error("cannot describe session {id} to the keeper")]
     Spec { id: SessionId, source: SpecError },
     #[error("{count} sessions in one take, the limit is {MAX_TAKE}")]
     TakeTooLarge { count: usize },
-}
-
-/// What the keeper hands over for a session.
-#[derive(Debug)]
-pub struct SessionFds {
-    pub master: OwnedFd,
-    pub pipe_read: OwnedFd,
-    pub pipe_write: OwnedFd,
-    pub ring: OwnedFd,
-}
-
-/// A message from the keeper, with its fds.
-#[derive(Debug)]
-pub enum KeeperEvent {
-    Hello(KeeperHello),
-    Spawned {
-        id: SessionId,
-        pid: i32,
-        /// Everything of the session is below this process, and nothing else. 0 if there is none.
-        warden: i32,
-        fds: SessionFds,
-    },
-    SpawnFailed {
-        id: SessionId,
-        step: SpawnStep,
-        errno: i32,
-        /// In words, if errno alone does not tell. May be empty.
-        why: String,
-    },
-    /// Where programs in this session's sandbox look for the proxy. Comes before the session's `Spawned` or `Taken`.
-    Listener {
-        id: SessionId,
-        listener: OwnedFd,
-    },
-    /// Part of the answer to `list`; the last part has `more == false`.
-    Sessions {
-        sessions: Vec<SessionEntry>,
-        more: bool,
-    },
-    /// Answer to `take`; ids the keeper does not hold (any more) are missing.
-    Taken {
-        sessions: Vec<(SessionId, SessionFds)>,
-    },
-    Exited {
-        id: SessionId,
-        status: ExitStatus,
-    },
-    /// errno 0: delivered.
-    Signalled {
-        id: SessionId,
-        errno: i32,
-    },
-    /// `why_not == None`: the keeper is about to exec its new image; expect SIGTERM, then exit with `EXIT_UPGRADE`.
-    /// A second one with a reason may follow if the exec itself failed.
-    Replaced {
-        why_not: Option<String>,
-    },
-    /// A worker's program runs. With the socket on which it looks for the proxy, if it may reach any host.
-    Working {
-        id: WorkerId,
-        pid: i32,
-        listener: Option<OwnedFd>,
-    },
-    WorkFailed {
-        id: WorkerId,
-        step: SpawnStep,
-        errno: i32,
-        why: String,
-    },
-    /// Reaped; the keeper has forgotten it.
-    WorkEnded {
-        id: WorkerId,
-        status: ExitStatus,
-    },
-    /// Part of the answer to `wardens`; the last part has `more == false`.
-    Wardens {
-        wardens: Vec<(SessionId, i32)>,
-        more: bool,
-    },
-    /// Nothing of the session is left. Comes after its `Exited`.
-    Over {
-        id: SessionId,
-    },
-    /// A kind this build does not know; its fds are closed.
-    Unknown {
-        kind: u16,
-    },
 }
 
 /// The daemon's side.
@@ -181,57 +97,57 @@ impl KeeperLink {
         self.send(&ToKeeper::Ready, &[])
     }
 
-    /// Asks for a session; `Spawned` or `SpawnFailed` follows. `cgroup` is an open `cgroup.procs` the child joins first.
-    pub fn spawn(
-        &self,
-        id: SessionId,
-        spec: &SpawnSpec,
-        cgroup: Option<BorrowedFd<'_>>,
-    ) -> Result<(), LinkError> {
-        let memfd = spec.to_memfd().map_err(|source| LinkError::Spec { id, source })?;
-        let message = ToKeeper::Spawn { id, with_cgroup: cgroup.is_some(), with_plan: false };
-        let mut fds = vec![memfd.as_fd()];
-        fds.extend(cgroup);
-        self.send(&message, &fds)
+    /// Asks for a session; `Spawned` or `SpawnFailed` follows.
+    pub fn spawn(&self, id: SessionId, spec: &SpawnSpec) -> Result<(), LinkError> {
+        self.ask_for(id, spec, None)
     }
 
-    /// Asks for a session in a sandbox. `plan` is sealed (`greenroom_sandbox::plan::Plan::seal`) and has the program. If its
-    /// network has allowed hosts, `Listener` comes before `Spawned`. A fault of the sandbox is a `SpawnFailed` with words.
+    /// Asks for a session in a sandbox. `plan` is sealed (`greenroom_sandbox::plan::Plan::seal`)
+    /// and has the program. If its network has allowed hosts, `Listener` comes before `Spawned`. A
+    /// fault of the sandbox is a `SpawnFailed` with words.
     pub fn spawn_sandboxed(
         &self,
         id: SessionId,
         ring_bytes: u32,
         plan: BorrowedFd<'_>,
-        cgroup: Option<BorrowedFd<'_>>,
     ) -> Result<(), LinkError> {
-        let spec = SpawnSpec::sandboxed(ring_bytes);
+        self.ask_for(id, &SpawnSpec::sandboxed(ring_bytes), Some(plan))
+    }
+
+    fn ask_for(
+        &self,
+        id: SessionId,
+        spec: &SpawnSpec,
+        plan: Option<BorrowedFd<'_>>,
+    ) -> Result<(), LinkError> {
         let memfd = spec.to_memfd().map_err(|source| LinkError::Spec { id, source })?;
-        let message = ToKeeper::Spawn { id, with_cgroup: cgroup.is_some(), with_plan: true };
+        let message = ToKeeper::Spawn { id, with_cgroup: false, with_plan: plan.is_some() };
         let mut fds = vec![memfd.as_fd()];
-        fds.extend(cgroup);
-        fds.push(plan);
+        fds.extend(plan);
         self.send(&message, &fds)
     }
 
-    /// Asks for a worker: `Working` or `WorkFailed` follows, then `WorkEnded`. `plan` is sealed and for pipes; `stdio` becomes
-    /// its stdin, stdout and stderr. It ends with this daemon. Only if the keeper's hello said that it knows workers.
-    pub fn work(
+    /// Asks for a piped program: `PipedStarted` or `PipedFailed` follows, then `PipedEnded`. `plan`
+    /// is sealed and for pipes; `stdio` becomes its stdin, stdout and stderr. It ends with this
+    /// daemon. Only if the keeper's hello said that it knows piped programs.
+    pub fn start_piped(
         &self,
-        id: WorkerId,
+        id: PipedId,
         watched: bool,
         plan: BorrowedFd<'_>,
         stdio: [BorrowedFd<'_>; 3],
     ) -> Result<(), LinkError> {
         let [stdin, stdout, stderr] = stdio;
-        self.send(&ToKeeper::Work { id, watched }, &[plan, stdin, stdout, stderr])
+        self.send(&ToKeeper::StartPiped { id, watched }, &[plan, stdin, stdout, stderr])
     }
 
-    /// Ends a worker and everything it started, without asking it.
-    pub fn end_work(&self, id: WorkerId) -> Result<(), LinkError> {
-        self.send(&ToKeeper::EndWork { id }, &[])
+    /// Ends a piped program and everything it started, without asking it.
+    pub fn end_piped(&self, id: PipedId) -> Result<(), LinkError> {
+        self.send(&ToKeeper::EndPiped { id }, &[])
     }
 
-    /// Asks who is the warden of which session, also of those that are released. Only if the keeper's hello said that it knows.
+    /// Asks who is the warden of which session, also of those that are released. Only if the
+    /// keeper's hello said that it knows.
     pub fn wardens(&self) -> Result<(), LinkError> {
         self.send(&ToKeeper::Wardens, &[])
     }
@@ -257,7 +173,8 @@ impl KeeperLink {
         self.send(&ToKeeper::Signal { id, signo, to }, &[])
     }
 
-    /// The session's output is drained and its end recorded: the keeper may forget it. Ignored while its process lives.
+    /// The session's output is drained and its end recorded: the keeper may forget it. Ignored
+    /// while its process lives.
     pub fn release(&self, id: SessionId) -> Result<(), LinkError> {
         self.send(&ToKeeper::Release { id }, &[])
     }
@@ -266,7 +183,8 @@ impl KeeperLink {
         self.send(&ToKeeper::Replace { path: path.to_owned() }, &[])
     }
 
-    /// Ends every session (`Exited` is told for each), then the keeper, once this daemon has exited.
+    /// Ends every session (`Exited` is told for each), then the keeper, once this daemon has
+    /// exited.
     pub fn shutdown(&self) -> Result<(), LinkError> {
         self.send(&ToKeeper::Shutdown, &[])
     }
@@ -286,9 +204,13 @@ impl KeeperLink {
         let Some((bytes, fds)) = self.endpoint.recv(RecvFlags::empty())? else {
             return Ok(None);
         };
-        match ToDaemon::decode(&bytes) {
-            Ok(message) => event(message, fds).map(Some),
-            Err(DecodeError::UnknownKind(kind)) => Ok(Some(KeeperEvent::Unknown { kind })),
+        let got = fds.len();
+        let mut r = Reader::new(&bytes, fds);
+        match KeeperEvent::get(&mut r) {
+            Ok(event) if r.fds_left() == 0 || matches!(event, KeeperEvent::Unknown { .. }) => {
+                Ok(Some(event))
+            }
+            Ok(_) | Err(WireError::NoFd { .. }) => Err(LinkError::FdCount { got }),
             Err(error) => Err(error.into()),
         }
     }
@@ -298,63 +220,6 @@ impl AsFd for KeeperLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.endpoint.as_fd()
     }
-}
-
-fn event(message: ToDaemon, fds: Vec<OwnedFd>) -> Result<KeeperEvent, LinkError> {
-    let expected = match &message {
-        ToDaemon::Spawned { .. } => FDS_PER_SESSION,
-        ToDaemon::Listener { .. } => 1,
-        ToDaemon::Working { listener, .. } => usize::from(*listener),
-        ToDaemon::Taken { ids } => ids.len() * FDS_PER_SESSION,
-        _ => 0,
-    };
-    let got = fds.len();
-    if got != expected {
-        return Err(LinkError::FdCount { expected, got });
-    }
-    let mut fds = fds.into_iter();
-    if let ToDaemon::Listener { id } = message
-        && let Some(listener) = fds.next()
-    {
-        return Ok(KeeperEvent::Listener { id, listener });
-    }
-    if let ToDaemon::Working { id, pid, .. } = message {
-        return Ok(KeeperEvent::Working { id, pid, listener: fds.next() });
-    }
-    let mut next = || -> Option<SessionFds> {
-        Some(SessionFds {
-            master: fds.next()?,
-            pipe_read: fds.next()?,
-            pipe_write: fds.next()?,
-            ring: fds.next()?,
-        })
-    };
-    const COUNTED: &str = "the fds were counted above";
-    Ok(match message {
-        ToDaemon::Hello(hello) => KeeperEvent::Hello(hello),
-        ToDaemon::Spawned { id, pid, warden } => {
-            KeeperEvent::Spawned { id, pid, warden, fds: next().expect(COUNTED) }
-        }
-        ToDaemon::Wardens { wardens, more } => KeeperEvent::Wardens { wardens, more },
-        ToDaemon::Over { id } => KeeperEvent::Over { id },
-        ToDaemon::SpawnFailed { id, step, errno, why } => {
-            KeeperEvent::SpawnFailed { id, step, errno, why }
-        }
-        ToDaemon::Listener { .. } | ToDaemon::Working { .. } => {
-            return Err(LinkError::FdCount { expected, got: 0 });
-        }
-        ToDaemon::WorkFailed { id, step, errno, why } => {
-            KeeperEvent::WorkFailed { id, step, errno, why }
-        }
-        ToDaemon::WorkEnded { id, status } => KeeperEvent::WorkEnded { id, status },
-        ToDaemon::Sessions { sessions, more } => KeeperEvent::Sessions { sessions, more },
-        ToDaemon::Taken { ids } => KeeperEvent::Taken {
-            sessions: ids.into_iter().map(|id| (id, next().expect(COUNTED))).collect(),
-        },
-        ToDaemon::Exited { id, status } => KeeperEvent::Exited { id, status },
-        ToDaemon::Signalled { id, errno } => KeeperEvent::Signalled { id, errno },
-        ToDaemon::Replaced { why_not } => KeeperEvent::Replaced { why_not },
-    })
 }
 
 /// Bytes and fds.
@@ -369,6 +234,13 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     pub(crate) fn new(fd: OwnedFd) -> Endpoint {
         Endpoint { fd }
+    }
+
+    /// Both ends: the keeper's, and the one for a child.
+    pub(crate) fn pair() -> Result<(Endpoint, OwnedFd), Errno> {
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (ours, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        Ok((Endpoint::new(ours), theirs))
     }
 
     /// The raw errno: the keeper tells "later" (EAGAIN, ETOOMANYREFS) from "never" by it.
@@ -407,7 +279,8 @@ impl Endpoint {
             match result {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
-                // The peer died with our messages unread. Told once, and before what it had sent: that is still to come.
+                // The peer died with our messages unread. Told once, and before what it had sent:
+                // that is still to come.
                 Err(Errno::CONNRESET) => {}
                 Err(errno) => return Err(io_error("receive")(errno)),
             }

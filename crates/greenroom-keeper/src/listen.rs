@@ -1,9 +1,10 @@
-//! The socket of a claimed seat, and the second way to it.
+//! The socket of a keeper that holds its state directory, and the second way to it.
 //!
-//! In: a [`Seat`] this keeper holds. Out: a listening socket (0600, in a 0700 directory, non-blocking), or a sentence for the
-//! user. A live socket is never stolen, a dead one is cleaned away; the claim makes that check safe against a second
-//! keeper. The second way is a link in the user's runtime directory, which comes and goes with logins; the socket itself
-//! lies with the state and stays. Absent on purpose: accepting.
+//! In: the [`KeeperPaths`]. Out: a listening socket (0600, in a 0700 directory, non-blocking), or a
+//! sentence for the user. A live socket is never stolen, a dead one is cleaned away; the claim
+//! makes that check safe against a second keeper. The second way is a link in the user's runtime
+//! directory, which comes and goes with logins; the socket itself lies with the state and stays.
+//! Absent on purpose: accepting.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -16,19 +17,17 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::claim::{ClaimError, Seat, private_directory};
+use crate::claim::{ClaimError, KeeperPaths, at, private_directory};
 
 /// Connections that may wait while there is no daemon; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 1024;
 /// `sun_path` is 108 bytes with its NUL.
 const MAX_SOCKET_PATH: usize = 107;
-/// Of HTTP, beside the socket.
+/// The file with the token of HTTP, beside the socket.
 const TOKEN: &str = "token";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
-    #[error("cannot {step} {}: {source}", path.display())]
-    Io { step: &'static str, path: PathBuf, source: io::Error },
     #[error("cannot make the socket {}: {source}; a state directory must lie where sockets can be made, such as a local disk", path.display())]
     Bind { path: PathBuf, source: io::Error },
     #[error("somebody already listens on {}", path.display())]
@@ -51,25 +50,25 @@ impl ListenError {
 }
 
 /// A socket of ours and the file that leads to it.
-pub(crate) struct Door {
+pub(crate) struct BoundSocket {
     pub(crate) listener: OwnedFd,
     file: Option<(u64, u64)>,
 }
 
-impl Door {
-    /// Listens at the seat's socket. The seat must be claimed.
-    pub(crate) fn open(seat: &Seat) -> Result<Door, ListenError> {
-        private_directory(&seat.socket)?;
-        clear_stale(&seat.socket)?;
-        let bound = bind(&seat.socket);
+impl BoundSocket {
+    /// Listens at the socket. The state directory must be claimed.
+    pub(crate) fn open(paths: &KeeperPaths) -> Result<BoundSocket, ListenError> {
+        private_directory(&paths.socket)?;
+        clear_stale(&paths.socket)?;
+        let bound = bind(&paths.socket);
         let listener =
-            bound.map_err(|source| ListenError::Bind { path: seat.socket.clone(), source })?;
-        Ok(Door::of(listener, &seat.socket))
+            bound.map_err(|source| ListenError::Bind { path: paths.socket.clone(), source })?;
+        Ok(BoundSocket::of(listener, &paths.socket))
     }
 
-    /// One that is open already, with the file that is there now.
-    pub(crate) fn of(listener: OwnedFd, socket: &Path) -> Door {
-        Door { listener, file: file(socket) }
+    /// A listener that is open already, with the file that is there now.
+    pub(crate) fn of(listener: OwnedFd, socket: &Path) -> BoundSocket {
+        BoundSocket { listener, file: file(socket) }
     }
 
     /// Whether the path still leads here.
@@ -93,11 +92,6 @@ fn file(path: &Path) -> Option<(u64, u64)> {
     meta.file_type().is_socket().then(|| (meta.dev(), meta.ino()))
 }
 
-fn at(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ListenError {
-    let path = path.to_owned();
-    move |source| ListenError::Io { step, path, source }
-}
-
 /// Removes a socket nobody listens on. Anything else in that place stays.
 fn clear_stale(path: &Path) -> Result<(), ListenError> {
     match std::fs::symlink_metadata(path) {
@@ -106,16 +100,16 @@ fn clear_stale(path: &Path) -> Result<(), ListenError> {
             return Err(ListenError::NotASocket { path: path.to_owned() });
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(at("look at", path)(error)),
+        Err(error) => return Err(at("look at", path)(error).into()),
     }
     match connect(path) {
         Err(Errno::CONNREFUSED) => {
-            std::fs::remove_file(path).map_err(at("remove the stale socket", path))
+            Ok(std::fs::remove_file(path).map_err(at("remove the stale socket", path))?)
         }
         Err(Errno::NOENT) => Ok(()),
         // EAGAIN is a full backlog: very much alive.
         Ok(()) | Err(Errno::AGAIN) => Err(ListenError::Live { path: path.to_owned() }),
-        Err(errno) => Err(at("try", path)(errno.into())),
+        Err(errno) => Err(at("try", path)(errno.into()).into()),
     }
 }
 
@@ -162,14 +156,16 @@ impl Short {
     }
 }
 
-/// Leads `alias` to the socket, and `token` beside it to the token there. Answers whether anything was changed.
+/// Leads `alias` to the socket, and `token` beside it to the token there. Answers whether anything
+/// was changed.
 ///
 /// What is somebody else's stays: another user's directory, a socket somebody listens on, a file.
-pub fn lead(alias: &Path, socket: &Path) -> io::Result<bool> {
+pub fn make_alias(alias: &Path, socket: &Path) -> io::Result<bool> {
     let (Some(theirs), Some(ours)) = (alias.parent(), socket.parent()) else { return Ok(false) };
     let us = rustix::process::geteuid().as_raw();
     let login = theirs.parent();
-    // A login's directory of somebody else, left over from before `su`; or all around it is gone.
+    // After `su` the variable still names the runtime directory of the user before; after a logout
+    // there is none.
     let theirs_too = login
         .and_then(|login| std::fs::metadata(login).ok())
         .is_some_and(|login| login.uid() != us);
@@ -209,8 +205,8 @@ pub fn link(from: &Path, to: &Path) -> io::Result<bool> {
     std::fs::rename(&beside, from).map(|()| true)
 }
 
-/// Takes away what [`lead`] made.
-pub(crate) fn unlead(alias: &Path, socket: &Path) {
+/// Takes away what [`make_alias`] made.
+pub(crate) fn remove_alias(alias: &Path, socket: &Path) {
     unlink(alias, socket);
     if let (Some(theirs), Some(ours)) = (alias.parent(), socket.parent()) {
         unlink(&theirs.join(TOKEN), &ours.join(TOKEN));

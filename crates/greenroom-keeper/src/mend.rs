@@ -1,9 +1,10 @@
 //! A way to this keeper that has vanished is made again.
 //!
-//! In: what the file system says of the directories on the way (inotify), or a client that found nobody (SIGURG). Out: the
-//! socket bound anew and a daemon that serves it, the link in the runtime directory, the claim on a state directory that was
-//! made anew. Nothing here looks by itself: an idle keeper is not woken. Absent on purpose: a socket that somebody else
-//! listens on in our place; that is said in the log and left alone.
+//! In: what the file system says of the directories on the way (inotify), or a client that found
+//! nobody (SIGURG). Out: the socket bound anew and a daemon that serves it, the link in the runtime
+//! directory, the claim on a state directory that was made anew. Nothing here looks by itself: an
+//! idle keeper is not woken. Absent on purpose: a socket that somebody else listens on in our
+//! place; that is said in the log and left alone.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,16 +13,18 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 
-use crate::claim::{Claim, Seat};
+use crate::claim::{Claim, KeeperPaths};
 use crate::keeper::{Keeper, UPGRADE_GRACE};
-use crate::listen::{self, Door};
+use crate::listen::{self, BoundSocket};
 
-/// Whoever takes a directory away takes its files first, and must find it empty in the end.
+/// `rm -r` removes the files of a directory first, and then the directory, which must be empty by
+/// then: nothing is made again before this time has passed.
 const SETTLED: Duration = Duration::from_millis(200);
-/// Whoever has just made the runtime directory may mount something over it: look once more.
+/// A login that has just made the runtime directory may mount something over it: the keeper looks
+/// once more.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 
-/// The file system's word that something on the way has changed.
+/// Tells when something has changed in the directories that lead to the socket.
 #[derive(Default)]
 pub(crate) struct Watch {
     /// `None` where the system has no more of these: then clients ask.
@@ -30,10 +33,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn over(seat: &Seat) -> Watch {
+    pub(crate) fn over(paths: &KeeperPaths) -> Watch {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
         let watch = Watch { fd, look_at: None };
-        watch.renew(seat);
+        watch.renew(paths);
         watch
     }
 
@@ -46,7 +49,7 @@ impl Watch {
     }
 
     /// Watches what is there now. A directory that is watched already stays so.
-    fn renew(&self, seat: &Seat) {
+    fn renew(&self, paths: &KeeperPaths) {
         let Some(fd) = &self.fd else { return };
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
@@ -55,9 +58,10 @@ impl Watch {
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
-        // The directory, and those above it: one that was taken away as a whole is made again there.
-        let socket = seat.socket.ancestors().skip(1).take(2);
-        let alias = seat.alias.iter().flat_map(|alias| alias.ancestors().skip(1).take(3));
+        // The directory, and those above it: one that was taken away as a whole is made again
+        // there.
+        let socket = paths.socket.ancestors().skip(1).take(2);
+        let alias = paths.alias.iter().flat_map(|alias| alias.ancestors().skip(1).take(3));
         for dir in socket.chain(alias).filter(|dir| *dir != Path::new("/")) {
             let _ = inotify::add_watch(fd, dir, flags);
         }
@@ -72,14 +76,15 @@ impl Watch {
 }
 
 impl Keeper {
-    /// The file system says that something on the way has changed. It is left alone while it changes.
+    /// Something has changed in a directory that leads to the socket. It is looked at once the
+    /// changes are over.
     pub(crate) fn notice(&mut self) {
         self.watch.drain();
-        self.watch.renew(&self.seat);
-        let seat = &self.seat;
-        let led = |alias| std::fs::read_link(alias).is_ok_and(|to| to == seat.socket);
-        let noted = Claim::is_noted(seat);
-        if !noted || !self.door.is_reachable(&seat.socket) || !seat.alias.iter().all(led) {
+        self.watch.renew(&self.paths);
+        let paths = &self.paths;
+        let led = |alias| std::fs::read_link(alias).is_ok_and(|to| to == paths.socket);
+        let noted = Claim::is_noted(paths);
+        if !noted || !self.bound.is_reachable(&paths.socket) || !paths.alias.iter().all(led) {
             self.watch.look_at = Some(Instant::now() + SETTLED);
         }
     }
@@ -90,10 +95,10 @@ impl Keeper {
             return;
         }
         let made = self.mend_socket() | self.mend_alias();
-        if self.claim.covers(&self.seat.state) && !Claim::is_noted(&self.seat) {
-            self.claim.note_again(&self.seat);
+        if self.claim.covers(&self.paths.state) && !Claim::is_noted(&self.paths) {
+            self.claim.note_again(&self.paths);
         }
-        self.watch.renew(&self.seat);
+        self.watch.renew(&self.paths);
         if made {
             self.watch.look_at = Some(Instant::now() + SECOND_LOOK);
         }
@@ -107,13 +112,14 @@ impl Keeper {
     }
 
     fn mend_socket(&mut self) -> bool {
-        let above = self.seat.state.parent();
+        let above = self.paths.state.parent();
         // A home that was removed as a whole is not made again.
-        if self.door.is_reachable(&self.seat.socket) || above.is_none_or(|above| !above.exists()) {
+        if self.bound.is_reachable(&self.paths.socket) || above.is_none_or(|above| !above.exists())
+        {
             return false;
         }
-        if !self.claim.covers(&self.seat.state) {
-            match Claim::take(&self.seat) {
+        if !self.claim.covers(&self.paths.state) {
+            match Claim::take(&self.paths) {
                 Ok(claim) => self.claim = claim,
                 Err(error) => {
                     self.log.say(format_args!("the state directory is no longer ours: {error}"));
@@ -121,9 +127,9 @@ impl Keeper {
                 }
             }
         }
-        listen::move_aside(&self.seat.socket);
-        match Door::open(&self.seat) {
-            Ok(door) => self.door = door,
+        listen::move_aside(&self.paths.socket);
+        match BoundSocket::open(&self.paths) {
+            Ok(bound) => self.bound = bound,
             Err(error) => {
                 self.log.say(format_args!("the socket has vanished and cannot be made: {error}"));
                 return false;
@@ -136,19 +142,19 @@ impl Keeper {
     }
 
     pub(crate) fn mend_alias(&mut self) -> bool {
-        let Some(alias) = &self.seat.alias else { return false };
+        let Some(alias) = &self.paths.alias else { return false };
         // A login that is over has no directory for it.
-        listen::lead(alias, &self.seat.socket).unwrap_or(false)
+        listen::make_alias(alias, &self.paths.socket).unwrap_or(false)
     }
 
-    /// Nobody shall find what is no longer served.
+    /// Removes socket and alias of a keeper that ends: a client must not find them.
     pub(crate) fn take_away(&self) {
-        if self.door.is_reachable(&self.seat.socket) {
+        if self.bound.is_reachable(&self.paths.socket) {
             // Ours: the claim is still held.
-            let _ = std::fs::remove_file(&self.seat.socket);
+            let _ = std::fs::remove_file(&self.paths.socket);
         }
-        if let Some(alias) = &self.seat.alias {
-            listen::unlead(alias, &self.seat.socket);
+        if let Some(alias) = &self.paths.alias {
+            listen::remove_alias(alias, &self.paths.socket);
         }
     }
 }

@@ -6,9 +6,10 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-use crate::claim::Seat;
+use crate::claim::KeeperPaths;
 
-/// Exit code of a daemon that was asked to stop everything: the keeper ends all sessions and itself.
+/// Exit code of a daemon that was asked to stop everything: the keeper ends all sessions and
+/// itself.
 pub const EXIT_SHUTDOWN: i32 = 0;
 /// Exit code of a daemon that makes room for its successor: restarted at once, without back-off.
 pub const EXIT_UPGRADE: i32 = 75;
@@ -23,17 +24,18 @@ pub(crate) const CALLED: &std::ffi::CStr = c"greenroom";
 #[derive(Debug)]
 pub struct KeeperOptions {
     /// What it claims and where it listens.
-    pub seat: Seat,
+    pub paths: KeeperPaths,
     /// The keeper's own log.
     pub log: PathBuf,
     /// Where stdout and stderr of the daemon go (not with `foreground`).
     pub daemon_log: PathBuf,
-    /// Program and arguments of the daemon, e.g. `["/proc/self/exe", "daemon", …]`. `/proc/self/exe` follows the keeper's
-    /// image, so a replaced keeper starts the new daemon.
+    /// Program and arguments of the daemon, e.g. `["/proc/self/exe", "daemon", …]`.
+    /// `/proc/self/exe` follows the keeper's image, so a replaced keeper starts the new daemon.
     pub daemon: Vec<OsString>,
-    /// Daemon's stdout and stderr stay on this terminal; SIGINT and the end of the terminal stop like SIGTERM.
+    /// Daemon's stdout and stderr stay on this terminal; SIGINT and the end of the terminal stop
+    /// like SIGTERM.
     pub foreground: bool,
-    /// Gets [`READY_OK`] when the first daemon is ready, or the reason why it never will be; before that, if somebody else
-    /// has the directory, a line of [`READY_HELD`] and a pid (0: unknown).
+    /// Gets [`READY_OK`] when the first daemon is ready, or the reason why it never will be; before
+    /// that, if somebody else has the directory, a line of [`READY_HELD`] and a pid (0: unknown).
     pub ready_fd: Option<OwnedFd>,
 }

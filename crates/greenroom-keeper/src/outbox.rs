@@ -1,18 +1,21 @@
-//! Messages on their way to the daemon. The keeper never blocks on the link: what does not fit waits here.
+//! Messages on their way to the daemon. The keeper never blocks on the link: what does not fit
+//! waits here.
 //!
-//! In: messages. Out: datagrams, as fast as the daemon reads. Fds are looked up when a message is sent, so waiting holds none
-//! open. Bounded: over `HIGH_WATER` the loop stops reading requests, so only exits are added, one per session.
+//! In: messages. Out: datagrams, as fast as the daemon reads. Fds are looked up when a message is
+//! sent, so waiting holds none open. Bounded: over `HIGH_WATER` the loop stops reading requests, so
+//! only exits are added, one per session.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use greenroom_sandbox::wire::Wire;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::link::Endpoint;
 use crate::message::ToDaemon;
+use crate::piped::PipedPrograms;
 use crate::sessions::{Sessions, fds_of};
-use crate::workers::Workers;
 
 /// Waiting answers at which no further request is read.
 pub(crate) const HIGH_WATER: usize = 256;
@@ -54,10 +57,10 @@ impl Outbox {
         &mut self,
         link: &Endpoint,
         sessions: &Sessions,
-        workers: &Workers,
+        piped: &PipedPrograms,
     ) -> Flush {
         while let Some(message) = self.waiting.front_mut() {
-            let Some(fds) = attach(message, sessions, workers) else {
+            let Some(fds) = attach(message, sessions, piped) else {
                 self.waiting.pop_front();
                 continue;
             };
@@ -80,25 +83,26 @@ impl Outbox {
     }
 }
 
-/// The fds of a message. Sessions released meanwhile leave a `Taken`; a `Spawned` without its session is not sent.
+/// The fds of a message. Sessions released meanwhile leave a `Taken`; a `Spawned` without its
+/// session is not sent.
 fn attach<'a>(
     message: &mut ToDaemon,
     sessions: &'a Sessions,
-    workers: &'a Workers,
+    piped: &'a PipedPrograms,
 ) -> Option<Vec<BorrowedFd<'a>>> {
     match message {
-        // One that has ended meanwhile needs no proxy any more; what it printed is in its pipes.
-        ToDaemon::Working { id, listener, .. } => {
-            let socket = workers.listener(*id).filter(|_| *listener);
-            *listener = socket.is_some();
+        // A worker that has ended meanwhile needs no proxy; what it printed is in its pipes.
+        ToDaemon::PipedStarted { id, listener, .. } => {
+            let socket = piped.listener(*id).filter(|_| listener.is_some());
+            *listener = socket.map(drop);
             Some(socket.into_iter().collect())
         }
         ToDaemon::Spawned { id, .. } => Some(fds_of(sessions.get(*id)?).to_vec()),
-        ToDaemon::Listener { id } => Some(vec![sessions.get(*id)?.listener.as_ref()?.as_fd()]),
-        ToDaemon::Taken { ids } => {
+        ToDaemon::Listener { id, .. } => Some(vec![sessions.get(*id)?.listener.as_ref()?.as_fd()]),
+        ToDaemon::Taken { sessions: taken } => {
             // Not those whose terminal is still to come; they are told when it does.
-            ids.retain(|id| sessions.get(*id).is_some());
-            let held = ids.iter().filter_map(|id| sessions.get(*id));
+            taken.retain(|(id, ())| sessions.get(*id).is_some());
+            let held = taken.iter().filter_map(|(id, ())| sessions.get(*id));
             Some(held.flat_map(fds_of).collect())
         }
         _ => Some(Vec::new()),

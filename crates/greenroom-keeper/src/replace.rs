@@ -1,8 +1,9 @@
 //! Exec in place: the same pid, fds and children under a new image.
 //!
-//! In: a path. First the new image reads our state in a child (`keeper --check`), so that one that cannot go on is found
-//! while it can still be refused; then the daemon is told; then exec. Out: nothing, on success. On failure everything is as
-//! before and there is a reason to tell. Absent on purpose: fetching, verifying or choosing the new binary.
+//! In: a path. First the new image reads our state in a child (`keeper --check`), so that one that
+//! cannot go on is found while it can still be refused; then the daemon is told; then exec. Out:
+//! nothing, on success. On failure everything is as before and there is a reason to tell. Absent on
+//! purpose: fetching, verifying or choosing the new binary.
 #![expect(unsafe_code, reason = "execv keeps the signal mask; std's exec resets it")]
 
 use std::ffi::CString;
@@ -12,11 +13,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use greenroom_sandbox::launch::Image;
 use rustix::pipe::PipeFlags;
 
 use crate::fds::{Slots, survive_exec};
 use crate::handover::{Handover, HandoverError};
-use crate::launch::{Become, Image, Launched, Plan, Progress, Status, Stdio, launch, own_env};
+use crate::launch::{Become, ChildSpec, Launched, Progress, Status, Stdio, launch, own_env};
 use crate::message::ExitStatus;
 use crate::options::CALLED;
 
@@ -24,7 +26,8 @@ use crate::options::CALLED;
 pub(crate) const CHECK_PATIENCE: Duration = Duration::from_secs(5);
 /// Time for the daemon to read what waits for it before exec drops it.
 pub(crate) const TELL_PATIENCE: Duration = Duration::from_secs(1);
-/// What an image that can go on says, exactly. Any program exits 0 on some arguments; only a keeper says this.
+/// What an image that can go on says, exactly. Any program exits 0 on some arguments; only a keeper
+/// says this.
 pub(crate) const CHECKED: &str = "the state is sound";
 /// How much of a failed check's output is told.
 const CHECK_OUTPUT_BYTES: u64 = 2048;
@@ -76,15 +79,14 @@ impl Check {
         let argv = argv.map(<[u8]>::to_vec).to_vec();
         let image = Image::named(path.as_os_str().as_bytes(), argv, own_env(), None)
             .ok_or_else(|| error("name", io::Error::from_raw_os_error(libc::EINVAL)))?;
-        let plan = Plan {
+        let spec = ChildSpec {
             child: Become::Program(&image),
             stdio: Stdio::Output(write.as_fd()),
             pass: &[state.as_fd()],
-            cgroup: None,
             nofile: None,
             expendable: false,
         };
-        let Launched { pid, status } = launch(&plan, slots)
+        let Launched { pid, status } = launch(&spec, slots)
             .map_err(|fault| error("launch", io::Error::from_raw_os_error(fault.errno)))?;
         Ok(Check {
             path: path.to_owned(),
@@ -105,7 +107,8 @@ impl Check {
             });
         }
         let mut output = Vec::new();
-        // Non-blocking: a grandchild that keeps the pipe open cannot hold us. What was read before an error stays.
+        // Non-blocking: a grandchild that keeps the pipe open cannot hold us. What was read before
+        // an error stays.
         let _ = std::fs::File::from(self.output).take(CHECK_OUTPUT_BYTES).read_to_end(&mut output);
         if exit == ExitStatus::Code(0) && output.trim_ascii() == CHECKED.as_bytes() {
             return Ok(self.path);

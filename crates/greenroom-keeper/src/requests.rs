@@ -1,22 +1,23 @@
 //! What the daemon asks for, one message at a time.
 //!
-//! In: datagrams from the link. Out: calls on the keeper. A message this build does not understand is skipped with a log
-//! line, so that a newer daemon can try something and fall back.
+//! In: datagrams from the link. Out: calls on the keeper. A message this build does not understand
+//! is skipped with a log line, so that a newer daemon can try something and fall back.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use greenroom_sandbox::wire::Wire;
 use rustix::net::RecvFlags;
 
 use crate::keeper::{DAEMON_GRACE, Keeper};
-use crate::launch::Fault;
+use crate::launch::SpawnError;
 use crate::link::LinkError;
 use crate::message::{
     MAX_LIST, PROTOCOL_VERSION, SessionId, SignalTarget, SpawnStep, ToDaemon, ToKeeper,
 };
 use crate::replace::{Check, Replacement};
-use crate::sessions::{MAX_SESSIONS, Phase, Session};
+use crate::sessions::{MAX_SESSIONS, Phase};
 use crate::signals::{kill_group, kill_process, signal_pidfd};
 use crate::spawn::{self, Buffers};
 use crate::spec::SpawnSpec;
@@ -46,7 +47,8 @@ impl Keeper {
                 Next::Skipped => {}
                 Next::Nothing => return,
                 Next::End => {
-                    // Death is known by the wait, never by this. A daemon that lives on without a link is no use.
+                    // Death is known by the wait, never by this. A daemon that lives on without a
+                    // link is no use.
                     self.link = None;
                     self.outbox.clear();
                     if let Some(running) = &mut self.daemon.running {
@@ -66,7 +68,7 @@ impl Keeper {
                 Next::Message(ToKeeper::Spawn { id, .. }, _) => self
                     .log
                     .say(format_args!("session {id}: not started, the daemon died after asking")),
-                Next::Message(ToKeeper::Work { .. }, _) => {}
+                Next::Message(ToKeeper::StartPiped { .. }, _) => {}
                 Next::Message(message, fds) => self.handle(message, fds),
                 Next::Skipped => {}
                 Next::Nothing | Next::End => return,
@@ -113,12 +115,15 @@ impl Keeper {
             ToKeeper::Spawn { id, with_cgroup, with_plan } => {
                 self.spawn(id, with_cgroup, with_plan, fds);
             }
-            ToKeeper::List => self.list(),
+            ToKeeper::List => self.tell_in_parts(&self.sessions.entries(), |sessions, more| {
+                ToDaemon::Sessions { sessions, more }
+            }),
             ToKeeper::Take { ids } => {
                 for id in &ids {
                     self.tell_listener(*id);
                 }
-                self.outbox.push(ToDaemon::Taken { ids });
+                let sessions = ids.into_iter().map(|id| (id, ())).collect();
+                self.outbox.push(ToDaemon::Taken { sessions });
             }
             ToKeeper::Signal { id, signo, to } => {
                 let errno = self.signal(id, signo, to).err().unwrap_or(0);
@@ -133,15 +138,17 @@ impl Keeper {
             }
             ToKeeper::Replace { path } => self.replace(&path),
             ToKeeper::Shutdown => self.begin_ending(SHUTDOWN_GRACE),
-            ToKeeper::Work { id, watched } => self.work(id, watched, fds),
-            ToKeeper::EndWork { id } => self.end_work(id),
-            ToKeeper::Wardens => self.list_wardens(),
+            ToKeeper::StartPiped { id, watched } => self.start_piped(id, watched, fds),
+            ToKeeper::EndPiped { id } => self.end_piped(id),
+            ToKeeper::Wardens => self.tell_in_parts(&self.sessions.wardens(), |wardens, more| {
+                ToDaemon::Wardens { wardens, more }
+            }),
             ToKeeper::End { id } => self.end_session(id),
         }
     }
 
     fn spawn(&mut self, id: SessionId, with_cgroup: bool, with_plan: bool, fds: Vec<OwnedFd>) {
-        if let Err(Fault { step, errno }) = self.try_spawn(id, with_cgroup, with_plan, fds) {
+        if let Err(SpawnError { step, errno }) = self.try_spawn(id, with_cgroup, with_plan, fds) {
             self.spawn_failed(id, step, errno, String::new());
         }
     }
@@ -152,8 +159,8 @@ impl Keeper {
         with_cgroup: bool,
         with_plan: bool,
         fds: Vec<OwnedFd>,
-    ) -> Result<(), Fault> {
-        let fault = |step, errno| Fault { step, errno };
+    ) -> Result<(), SpawnError> {
+        let fault = |step, errno| SpawnError { step, errno };
         if self.ending.is_some() {
             return Err(fault(SpawnStep::Id, libc::ESHUTDOWN));
         }
@@ -163,7 +170,10 @@ impl Keeper {
         if self.sessions.len() >= MAX_SESSIONS {
             return Err(fault(SpawnStep::Id, libc::ENOSPC));
         }
-        if fds.len() != 1 + usize::from(with_cgroup) + usize::from(with_plan) {
+        if with_cgroup {
+            return Err(fault(SpawnStep::Cgroup, libc::EOPNOTSUPP));
+        }
+        if fds.len() != 1 + usize::from(with_plan) {
             return Err(fault(SpawnStep::Spec, libc::EBADF));
         }
         let mut fds = fds.iter().map(AsFd::as_fd);
@@ -172,65 +182,44 @@ impl Keeper {
             self.log.say(format_args!("session {id}: {error}"));
             fault(SpawnStep::Spec, error.errno())
         })?;
-        // Never one without the other: a spec that wants a sandbox is not run without, nor a plan passed over.
+        // Never one without the other: a spec that wants a sandbox is not run without, nor a plan
+        // passed over.
         if spec.is_sandboxed() != with_plan {
             return Err(fault(SpawnStep::Spec, libc::EINVAL));
         }
-        let cgroup = with_cgroup.then(|| fds.next()).flatten();
         if let (true, Some(plan)) = (with_plan, fds.next()) {
-            // The image that is about to go cannot hand a stage over; the next one can be asked again.
+            // The image that is about to go cannot hand a stage over; the next one can be asked
+            // again.
             if matches!(self.replacement, Some(Replacement::Telling { .. })) {
                 return Err(fault(SpawnStep::Id, libc::EAGAIN));
             }
             let buffers = Buffers::open(spec.ring_bytes)?;
-            let spare = self.spare.take();
-            let staging = Staging::start(plan, buffers, cgroup, spare, &self.starter())?;
+            let namespaces = self.namespaces.take();
+            let staging = Staging::start(plan, buffers, namespaces, &self.starter())?;
             self.sessions.insert_staging(id, staging);
             return Ok(());
         }
         let reports = self.reports.for_wardens();
-        let started = spawn::start(id, spec, cgroup, &self.starter(), reports)?;
-        self.sessions.insert(
-            id,
-            Session {
-                pid: started.launched.pid,
-                program: None,
-                held: true,
-                fds: started.fds,
-                phase: Phase::Starting(started.launched.status),
-                inner: None,
-                listener: None,
-            },
-        );
+        let session = spawn::start(id, spec, &self.starter(), reports)?;
+        self.sessions.insert(id, session);
         Ok(())
     }
 
-    fn list(&mut self) {
-        let entries = self.sessions.entries();
-        let mut parts = entries.chunks(MAX_LIST).peekable();
-        if parts.peek().is_none() {
-            self.outbox.push(ToDaemon::Sessions { sessions: Vec::new(), more: false });
-        }
-        while let Some(part) = parts.next() {
-            self.outbox
-                .push(ToDaemon::Sessions { sessions: part.to_vec(), more: parts.peek().is_some() });
-        }
-    }
-
-    fn list_wardens(&mut self) {
-        let wardens = self.sessions.wardens();
-        let mut parts = wardens.chunks(MAX_LIST).peekable();
-        if parts.peek().is_none() {
-            self.outbox.push(ToDaemon::Wardens { wardens: Vec::new(), more: false });
-        }
-        while let Some(part) = parts.next() {
-            self.outbox
-                .push(ToDaemon::Wardens { wardens: part.to_vec(), more: parts.peek().is_some() });
+    /// Answers with a list, in as many messages as it needs; an empty list is one message too.
+    fn tell_in_parts<T: Clone>(&mut self, list: &[T], message: fn(Vec<T>, bool) -> ToDaemon) {
+        let (mut part, mut rest) = list.split_at(list.len().min(MAX_LIST));
+        loop {
+            self.outbox.push(message(part.to_vec(), !rest.is_empty()));
+            if rest.is_empty() {
+                return;
+            }
+            (part, rest) = rest.split_at(rest.len().min(MAX_LIST));
         }
     }
 
-    /// To the program and never to the warden or the stage above it, and only while it certainly is that process: afterwards its
-    /// number, and its group's, may be somebody else's. In a sandbox the end of the program is the end of all of it.
+    /// To the program and never to the warden or the stage above it, and only while it certainly is
+    /// that process: afterwards its number, and its group's, may be somebody else's. In a sandbox
+    /// the end of the program is the end of all of it.
     pub(crate) fn signal(&self, id: SessionId, signo: i32, to: SignalTarget) -> Result<(), i32> {
         if let Some(stage) = self.sessions.stage_of(id) {
             return kill_group(stage, signo);
@@ -260,13 +249,11 @@ impl Keeper {
 
     fn replace(&mut self, path: &Path) {
         if self.replacement.is_some() || self.ending.is_some() {
-            let why = "the keeper is already being replaced or ended";
-            self.outbox.push(ToDaemon::Replaced { why_not: Some(why.to_owned()) });
-            return;
+            return self.not_replaced("the keeper is already being replaced or ended");
         }
         match Check::start(path, &self.handover(), &self.slots) {
             Ok(check) => self.replacement = Some(Replacement::Checking(check)),
-            Err(error) => self.not_replaced(&error),
+            Err(error) => self.not_replaced(error),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The keeper's life: start or resume, one poll loop, end.
 //!
-//! In: `KeeperOptions`, or the state of the previous image. The loop waits for signals, the link and the status pipes of
-//! starting sessions, and for the nearest deadline; nothing else can wake it, so an idle keeper costs nothing. These
-//! functions take over the process: call them first in `main`, with one thread.
+//! In: `KeeperOptions`, or the state of the previous image. The loop waits for signals, the link
+//! and the status pipes of starting sessions, and for the nearest deadline; nothing else can wake
+//! it, so an idle keeper costs nothing. These functions take over the process: call them first in
+//! `main`, with one thread.
 
 use std::ffi::OsStr;
 use std::io;
@@ -15,26 +16,26 @@ use greenroom_sandbox::stage::Stages;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Rlimit;
 
-use crate::claim::{Claim, Seat};
+use crate::claim::{Claim, KeeperPaths};
 use crate::daemon::{Daemon, Running};
 use crate::fds::{self, Slots};
 use crate::handover::{Handover, HandoverError, HeldSession};
 use crate::keeper::{Keeper, UPGRADE_GRACE, raise_nofile, tell_starter};
 use crate::launch::Status;
-use crate::link::{Endpoint, SessionFds};
-use crate::listen::{Door, ListenError};
+use crate::link::Endpoint;
+use crate::listen::{BoundSocket, ListenError};
 use crate::log::{Log, unix_ms};
 use crate::mend::Watch;
-use crate::message::{SessionId, WorkerId};
+use crate::message::{PipedId, SessionFds, SessionId};
+use crate::namespaces::ReadyNamespaces;
 use crate::options::{CALLED, KeeperOptions, READY_HELD};
 use crate::outbox::{Flush, Outbox};
+use crate::piped::PipedPrograms;
 use crate::replace::CHECKED;
 use crate::sessions::{Phase, Session, Sessions};
 use crate::signals::{self, Signals};
-use crate::spare::Spare;
 use crate::strays::Strays;
 use crate::warden::Reports;
-use crate::workers::Workers;
 
 /// Nothing tells when fds in flight have been received; this is how soon the keeper looks again.
 const FDS_IN_FLIGHT_RETRY: Duration = Duration::from_millis(5);
@@ -75,12 +76,12 @@ pub fn run(mut options: KeeperOptions) -> ExitCode {
     }
 }
 
-/// `greenroom keeper --resume <fd>`: the new image of a keeper that replaced itself. `seat` is where a keeper of this image
-/// belongs: the old image may have had less.
-pub fn resume(fd: RawFd, seat: Option<Seat>) -> ExitCode {
+/// `greenroom keeper --resume <fd>`: the new image of a keeper that replaced itself. `paths` is
+/// where a keeper of this image belongs: the old image may have had less.
+pub fn resume(fd: RawFd, paths: Option<KeeperPaths>) -> ExitCode {
     signals::ignore_what_is_not_for_us();
     be_called_by_name();
-    match take_over(fd, seat) {
+    match take_over(fd, paths) {
         Ok(keeper) => live(keeper),
         Err(error) => {
             tell_starter(None, &format!("cannot resume the keeper: {error}"));
@@ -89,7 +90,8 @@ pub fn resume(fd: RawFd, seat: Option<Seat>) -> ExitCode {
     }
 }
 
-/// `greenroom keeper --check <fd>`: can this image read the state the old one will hand over? Says so in fixed words.
+/// `greenroom keeper --check <fd>`: can this image read the state the old one will hand over? Says
+/// so in fixed words.
 pub fn check(fd: RawFd) -> ExitCode {
     let read = fds::dup_foreign(fd)
         .map_err(|error| error.to_string())
@@ -106,7 +108,8 @@ pub fn check(fd: RawFd) -> ExitCode {
     }
 }
 
-/// What `ps` and `pgrep` know this process by: exec has called it after a path. Also for the daemon.
+/// What `ps` and `pgrep` know this process by: exec has called it after a path. Also for the
+/// daemon.
 pub fn be_called_by_name() {
     let _ = rustix::thread::set_name(CALLED);
 }
@@ -117,21 +120,21 @@ fn begin(options: KeeperOptions, ready_fd: &mut Option<OwnedFd>) -> Result<Keepe
     // Before anything is made that a signal would leave behind.
     let signals = Signals::watch().map_err(setting_up("signals"))?;
     let mut log = Log::open(&options.log);
-    let (claim, door) = sit_down(&options.seat)
+    let (claim, bound) = claim_and_listen(&options.paths)
         .inspect_err(|error| log.say(format_args!("not started: {error}")))?;
     become_subreaper()?;
     log.say(format_args!("keeper started, pid {}", std::process::id()));
     let mut keeper = Keeper {
-        watch: Watch::over(&options.seat),
-        seat: options.seat,
+        watch: Watch::over(&options.paths),
+        paths: options.paths,
         log_path: options.log,
         log,
         signals,
         slots,
         stages: Stages::prepare(),
-        spare: Spare::default(),
+        namespaces: ReadyNamespaces::default(),
         claim,
-        door,
+        bound,
         ready_fd: ready_fd.take(),
         daemon: Daemon::new(options.daemon, options.daemon_log, options.foreground),
         link: None,
@@ -140,7 +143,7 @@ fn begin(options: KeeperOptions, ready_fd: &mut Option<OwnedFd>) -> Result<Keepe
         sessions: Sessions::default(),
         reports: Reports::open().map_err(setting_up("pipe of wardens"))?,
         strays: Strays::default(),
-        workers: Workers::default(),
+        piped: PipedPrograms::default(),
         replacement: None,
         ending: None,
         stop_requests: 0,
@@ -152,9 +155,9 @@ fn begin(options: KeeperOptions, ready_fd: &mut Option<OwnedFd>) -> Result<Keepe
     Ok(keeper)
 }
 
-fn sit_down(seat: &Seat) -> Result<(Claim, Door), ListenError> {
-    let claim = Claim::take(seat)?;
-    Ok((claim, Door::open(seat)?))
+fn claim_and_listen(paths: &KeeperPaths) -> Result<(Claim, BoundSocket), ListenError> {
+    let claim = Claim::take(paths)?;
+    Ok((claim, BoundSocket::open(paths)?))
 }
 
 fn become_subreaper() -> Result<(), StartError> {
@@ -163,7 +166,7 @@ fn become_subreaper() -> Result<(), StartError> {
         .map_err(|errno| setting_up("subreaper")(errno.into()))
 }
 
-fn take_over(fd: RawFd, seat: Option<Seat>) -> Result<Keeper, StartError> {
+fn take_over(fd: RawFd, paths: Option<KeeperPaths>) -> Result<Keeper, StartError> {
     let handover = {
         let state = fds::adopt(fd).map_err(setting_up("state"))?;
         Handover::from_memfd(state.as_fd())?
@@ -194,20 +197,20 @@ fn take_over(fd: RawFd, seat: Option<Seat>) -> Result<Keeper, StartError> {
     daemon.last_exit = handover.last_exit;
     daemon.young_deaths = handover.young_deaths;
     daemon.ever_ready = handover.ever_ready;
-    let seat = seat.unwrap_or_else(|| seat_of_old(&handover.socket, &handover.lock));
+    let paths = paths.unwrap_or_else(|| paths_of_old(&handover.socket, &handover.lock));
     let lock = fds::adopt(handover.lock_fd).map_err(setting_up("lock"))?;
     let listener = fds::adopt(handover.listener_fd).map_err(setting_up("socket"))?;
     let mut keeper = Keeper {
-        watch: Watch::over(&seat),
-        claim: Claim::resumed(lock, &seat),
-        door: Door::of(listener, handover.socket.as_ref()),
-        seat,
+        watch: Watch::over(&paths),
+        claim: Claim::resumed(lock, &paths),
+        bound: BoundSocket::of(listener, handover.socket.as_ref()),
+        paths,
         log_path: handover.log.into(),
         log,
         signals,
         slots,
         stages: Stages::prepare(),
-        spare: Spare::default(),
+        namespaces: ReadyNamespaces::default(),
         ready_fd: adopt(handover.ready_fd),
         daemon,
         link: adopt(handover.link_fd).map(Endpoint::new),
@@ -217,7 +220,7 @@ fn take_over(fd: RawFd, seat: Option<Seat>) -> Result<Keeper, StartError> {
         sessions: adopt_sessions(handover.sessions, &handover.wardens),
         reports: reports.map_err(setting_up("pipe of wardens"))?,
         strays,
-        workers: Workers::adopt(handover.workers),
+        piped: PipedPrograms::adopt(handover.piped),
         replacement: None,
         ending: None,
         stop_requests: 0,
@@ -228,7 +231,7 @@ fn take_over(fd: RawFd, seat: Option<Seat>) -> Result<Keeper, StartError> {
     // The old daemon makes room for the one of the new image.
     keeper.daemon.leave(UPGRADE_GRACE);
     if keeper.daemon.running.is_none() {
-        keeper.end_all_work();
+        keeper.end_all_piped();
     }
     keeper.reap();
     // An old image may have listened elsewhere, and locked less.
@@ -236,11 +239,11 @@ fn take_over(fd: RawFd, seat: Option<Seat>) -> Result<Keeper, StartError> {
     Ok(keeper)
 }
 
-/// What an old image knew of its seat, if the new one does not know better.
-fn seat_of_old(socket: &OsStr, lock: &OsStr) -> Seat {
+/// What an old image knew of its paths, if the new one does not know better.
+fn paths_of_old(socket: &OsStr, lock: &OsStr) -> KeeperPaths {
     let lock = PathBuf::from(lock);
     let state = lock.parent().map_or_else(|| lock.clone(), Path::to_owned);
-    Seat { state, lock, socket: socket.into(), alias: None, elders: Vec::new() }
+    KeeperPaths { state, lock, socket: socket.into(), alias: None, earlier_locks: Vec::new() }
 }
 
 fn adopt_sessions(held: Vec<HeldSession>, wardens: &[(SessionId, i32)]) -> Sessions {
@@ -252,13 +255,12 @@ fn adopt_sessions(held: Vec<HeldSession>, wardens: &[(SessionId, i32)]) -> Sessi
         let adopted = it.fds.map(|fd| fds::adopt(fd).ok());
         // The old image made each of these survive, or did not exec.
         if let [Some(master), Some(pipe_read), Some(pipe_write), Some(ring)] = adopted {
-            let status = it.status_fd.and_then(|fd| fds::adopt(fd).ok());
-            let phase = match (it.exit, status) {
+            let adopt = |fd: Option<RawFd>| fd.and_then(|fd| fds::adopt(fd).ok());
+            let phase = match (it.exit, adopt(it.status_fd)) {
                 (Some(exit), _) => Phase::Exited(exit),
                 (None, Some(status)) => Phase::Starting(Status::new(status)),
                 (None, None) => Phase::Running,
             };
-            let adopt = |fd: Option<RawFd>| fd.and_then(|fd| fds::adopt(fd).ok());
             let (inner, listener) = (adopt(it.inner_fd), adopt(it.listener_fd));
             let fds = SessionFds { master, pipe_read, pipe_write, ring };
             let (pid, program, held) = (it.pid, it.program, it.held);
@@ -278,26 +280,19 @@ fn live(mut keeper: Keeper) -> ExitCode {
             return ExitCode::from(code);
         }
         let flush = keeper.flush();
-        let woken = wait(&keeper, &flush);
-        if woken.wardens {
-            keeper.hear_wardens();
-        }
-        for id in woken.settled {
-            // Its warden spoke before the pipe ended.
-            keeper.hear_wardens();
-            keeper.settle(id, false);
-        }
-        for id in woken.workers {
-            keeper.settle_worker(id, false);
-        }
-        if woken.link {
-            keeper.serve_link();
-        }
-        if woken.files {
-            keeper.notice();
-        }
-        if woken.signals {
-            act_on_signals(&mut keeper);
+        for source in wait(&keeper, &flush) {
+            match source {
+                Source::Wardens => keeper.hear_wardens(),
+                Source::Session(id) => {
+                    // Its warden spoke before the pipe ended.
+                    keeper.hear_wardens();
+                    keeper.settle(id, false);
+                }
+                Source::Piped(id) => keeper.settle_piped(id, false),
+                Source::Link => keeper.serve_link(),
+                Source::Files => keeper.notice(),
+                Source::Signals => act_on_signals(&mut keeper),
+            }
         }
     }
 }
@@ -308,7 +303,8 @@ fn act_on_signals(keeper: &mut Keeper) {
         match signal.signo {
             libc::SIGTERM => keeper.stop_requested(),
             libc::SIGINT if foreground => keeper.stop_requested(),
-            // The end of the terminal, which only the kernel can tell. What a person sends is meant for the daemon.
+            // The end of the terminal, which only the kernel can tell. What a person sends is meant
+            // for the daemon.
             libc::SIGHUP if foreground && signal.by_kernel => keeper.stop_requested(),
             libc::SIGHUP => keeper.pass_on(libc::SIGHUP),
             // A client that found nobody listening, though the directory is held.
@@ -320,78 +316,51 @@ fn act_on_signals(keeper: &mut Keeper) {
     keeper.reap();
 }
 
-#[derive(Default)]
-struct Woken {
-    signals: bool,
-    wardens: bool,
-    link: bool,
-    files: bool,
-    settled: Vec<SessionId>,
-    workers: Vec<WorkerId>,
+/// Who can wake the keeper.
+enum Source {
+    Wardens,
+    /// A starting session, by its status pipe or its stage.
+    Session(SessionId),
+    Piped(PipedId),
+    Link,
+    Files,
+    Signals,
 }
 
-fn wait(keeper: &Keeper, flush: &Flush) -> Woken {
+/// The sources that have something to tell, in the order in which they are heard.
+fn wait(keeper: &Keeper, flush: &Flush) -> Vec<Source> {
     let mut deadline = keeper.next_deadline();
     let retry = Instant::now() + FDS_IN_FLIGHT_RETRY;
     if *flush == Flush::TooManyFds {
         deadline = Some(deadline.map_or(retry, |at| at.min(retry)));
     }
-    let timeout = deadline.map(until);
-    let mut fds = vec![
-        PollFd::from_borrowed_fd(keeper.signals.as_fd(), PollFlags::IN),
-        PollFd::from_borrowed_fd(keeper.reports.as_fd(), PollFlags::IN),
-    ];
-    const SESSIONS: usize = 2;
-    let ids: Vec<SessionId> = keeper
-        .sessions
-        .starting()
-        .map(|(id, fd)| {
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            id
-        })
-        .collect();
-    let workers: Vec<WorkerId> = keeper
-        .workers
-        .staging()
-        .map(|(id, fd)| {
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            id
-        })
-        .collect();
-    let files = keeper.watch.fd().map(|fd| {
-        fds.push(PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN));
-        fds.len() - 1
-    });
+    let (mut sources, mut fds) = (Vec::new(), Vec::new());
+    let mut watch = |source, fd, wanted| {
+        sources.push(source);
+        fds.push(PollFd::from_borrowed_fd(fd, wanted));
+    };
+    watch(Source::Wardens, keeper.reports.as_fd(), PollFlags::IN);
+    for (id, fd) in keeper.sessions.starting() {
+        watch(Source::Session(id), fd, PollFlags::IN);
+    }
+    for (id, fd) in keeper.piped.staging() {
+        watch(Source::Piped(id), fd, PollFlags::IN);
+    }
     let mut wanted = PollFlags::empty();
     wanted.set(PollFlags::IN, keeper.outbox.takes_requests());
     wanted.set(PollFlags::OUT, *flush == Flush::Full);
-    let link = keeper.link.as_ref().filter(|_| !wanted.is_empty()).map(|link| {
-        fds.push(PollFd::from_borrowed_fd(link.as_fd(), wanted));
-        fds.len() - 1
-    });
-    if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
-        return Woken::default();
+    if let Some(link) = keeper.link.as_ref().filter(|_| !wanted.is_empty()) {
+        watch(Source::Link, link.as_fd(), wanted);
     }
-    let ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
-    let staged = &fds[SESSIONS + ids.len()..];
-    Woken {
-        signals: ready(&fds[0]),
-        wardens: ready(&fds[1]),
-        settled: ids
-            .iter()
-            .zip(&fds[SESSIONS..])
-            .filter(|(_, fd)| ready(fd))
-            .map(|(id, _)| *id)
-            .collect(),
-        workers: workers
-            .iter()
-            .zip(staged)
-            .filter(|(_, fd)| ready(fd))
-            .map(|(id, _)| *id)
-            .collect(),
-        link: link.is_some_and(|at| ready(&fds[at])),
-        files: files.is_some_and(|at| ready(&fds[at])),
+    if let Some(files) = keeper.watch.fd() {
+        watch(Source::Files, files.as_fd(), PollFlags::IN);
     }
+    watch(Source::Signals, keeper.signals.as_fd(), PollFlags::IN);
+    if rustix::event::poll(&mut fds, deadline.map(until).as_ref()).is_err() {
+        return Vec::new();
+    }
+    let ready = sources.into_iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+    ready.map(|(source, _)| source).collect()
 }
 
 fn until(at: Instant) -> Timespec {

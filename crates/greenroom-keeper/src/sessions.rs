@@ -1,8 +1,8 @@
 //! The table of held sessions: id → process, fds, state.
 //!
-//! In: started children, status pipes that became readable, exits. Out: entries for `Sessions`, fds for `Taken`. A session
-//! stays until `release`, whatever happens to its process, so that an exit can be told to the next daemon too. Absent on
-//! purpose: names, sizes, anything a session means.
+//! In: started children, status pipes that became readable, exits. Out: entries for `Sessions`, fds
+//! for `Taken`. A session stays until `release`, whatever happens to its process, so that an exit
+//! can be told to the next daemon too. Absent on purpose: names, sizes, anything a session means.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use greenroom_sandbox::lineage::Stat;
 
-use crate::launch::{Fault, Progress, Status};
-use crate::link::{FDS_PER_SESSION, SessionFds};
-use crate::message::{ExitStatus, SessionEntry, SessionId, SessionState, SpawnStep};
+use crate::launch::{Progress, SpawnError, Status};
+use crate::link::FDS_PER_SESSION;
+use crate::message::{ExitStatus, SessionEntry, SessionFds, SessionId, SessionState, SpawnStep};
 use crate::staging::{Inside, Staged, Staging};
 use crate::tree::Process;
 
@@ -21,8 +21,8 @@ pub(crate) const MAX_SESSIONS: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The keeper's own child: the session's warden, or its stage; or the program itself, if an image before there were
-    /// wardens started it.
+    /// The keeper's own child: the session's warden, or its stage; or the program itself, if an
+    /// image before there were wardens started it.
     pub(crate) pid: i32,
     /// Below its warden. `None` if there is none, or if it was gone before it could be looked at.
     pub(crate) program: Option<Process>,
@@ -65,7 +65,7 @@ pub(crate) struct Reaped {
     pub(crate) strays: bool,
 }
 
-/// What a look at a starting session brought.
+/// How far a starting session has come.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     NotYet,
@@ -74,14 +74,14 @@ pub(crate) enum Settled {
         warden: i32,
     },
     /// With words, if errno alone does not tell.
-    Failed(Fault, String),
+    Failed(SpawnError, String),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     held: BTreeMap<SessionId, Session>,
-    /// The keeper's children that have not been reaped. A reaped pid may belong to anybody. A warden stays here after its
-    /// session was released, as long as it holds somebody.
+    /// The keeper's children that have not been reaped. A reaped pid may belong to anybody. A
+    /// warden stays here after its session was released, as long as it holds somebody.
     by_pid: HashMap<i32, SessionId>,
     starting: Vec<SessionId>,
     /// Sandboxes in the making. They become `held` when their program runs.
@@ -230,7 +230,8 @@ impl Sessions {
                 unreachable!("a session's stage is started with its buffers")
             }
             Staged::Failed(fault, why) => {
-                // Whatever it is doing, it is not wanted any more. Not reaped yet, so the number is still its own.
+                // The program is not wanted any more. Not reaped yet, so the number is still its
+                // own.
                 if !reaped {
                     let _ = crate::signals::kill_group(pid, libc::SIGKILL);
                 }
@@ -259,7 +260,7 @@ impl Sessions {
         let fault = match progress {
             Progress::Failed(fault) => Some(fault),
             // Its warden was killed on the way.
-            _ if silent => Some(Fault { step: SpawnStep::Fork, errno: libc::ECHILD }),
+            _ if silent => Some(SpawnError { step: SpawnStep::Fork, errno: libc::ECHILD }),
             _ => None,
         };
         if let Some(fault) = fault {
@@ -280,7 +281,8 @@ impl Sessions {
         self.by_pid.get(&pid).copied()
     }
 
-    /// Notes the end of a reaped process. `settle` comes first, so that a failed start is never an exit.
+    /// Notes the end of a reaped process. `settle` comes first, so that a failed start is never an
+    /// exit.
     pub(crate) fn reaped(&mut self, pid: i32, status: ExitStatus) -> Option<Reaped> {
         let id = self.by_pid.remove(&pid)?;
         let by_itself = status == ExitStatus::Code(0);
@@ -289,10 +291,8 @@ impl Sessions {
         };
         let told = matches!(session.phase, Phase::Exited(_));
         // A warden that has not told was killed, and its program is about to be.
-        let status = match session.held {
-            true => ExitStatus::Signal { signo: libc::SIGKILL, core_dumped: false },
-            false => status,
-        };
+        let killed = ExitStatus::Signal { signo: libc::SIGKILL, core_dumped: false };
+        let status = if session.held { killed } else { status };
         let strays = if session.held { !told || !by_itself } else { session.inner.is_some() };
         if !told {
             session.phase = Phase::Exited(status);
@@ -301,7 +301,8 @@ impl Sessions {
         Some(Reaped { id, ended: (!told).then_some(status), strays })
     }
 
-    /// Forgets an ended session and closes its fds. `false` while its process lives, or if it is not held.
+    /// Forgets an ended session and closes its fds. `false` while its process lives, or if it is
+    /// not held.
     pub(crate) fn release(&mut self, id: SessionId) -> bool {
         let ended =
             self.held.get(&id).is_some_and(|session| matches!(session.phase, Phase::Exited(_)));

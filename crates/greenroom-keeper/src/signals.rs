@@ -1,8 +1,10 @@
-//! Signals in and out: everything the keeper listens for arrives through one signalfd; what it sends goes through `kill`.
+//! Signals in and out: everything the keeper listens for arrives through one signalfd; what it
+//! sends goes through `kill`.
 //!
-//! Those stay blocked for the keeper's whole life, also across its own exec, so that none is lost in between. All others that
-//! would end it and are not for it are ignored from the first moment; children get every default back. Absent on purpose:
-//! handlers, and armour against what a fault in the program itself raises (SEGV, ABRT and their like).
+//! Those stay blocked for the keeper's whole life, also across its own exec, so that none is lost
+//! in between. All others that would end it and are not for it are ignored from the first moment;
+//! children get every default back. Absent on purpose: handlers, and armour against what a fault in
+//! the program itself raises (SEGV, ABRT and their like).
 #![expect(
     unsafe_code,
     reason = "signal masks, signalfd and kill have no safe wrapper that takes any number"
@@ -13,10 +15,12 @@ use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// URG is harmless to whoever does not wait for it: a client may send it to a keeper of any version.
+/// URG is harmless to whoever does not wait for it: a client may send it to a keeper of any
+/// version.
 const WATCHED: [i32; 5] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGURG];
 
-/// Ignored: nobody has a reason to send them to the keeper, and each would end every session. 32 to 64 come on top.
+/// Ignored: nobody has a reason to send them to the keeper, and each would end every session. 32 to
+/// 64 come on top.
 const NOT_FOR_US: [i32; 13] = [
     libc::SIGUSR1,
     libc::SIGUSR2,
@@ -40,7 +44,8 @@ pub(crate) fn ignore_what_is_not_for_us() {
     ignore(NOT_FOR_US.into_iter().chain(REAL_TIME));
 }
 
-/// Numbers of signals that would end a process for no reason of its own, and which its runtime can catch: for the daemon.
+/// Numbers of signals that would end a process for no reason of its own, and which its runtime can
+/// catch: for the daemon.
 pub fn nobodys() -> impl Iterator<Item = i32> {
     // The first two are the C library's own, which it refuses to talk about.
     ignore(32..=33);
@@ -80,7 +85,8 @@ impl Signals {
     /// Blocks the watched signals and opens the fd they arrive on.
     pub(crate) fn watch() -> io::Result<Signals> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set the other calls read; signalfd returns a new fd that we own.
+        // SAFETY: sigemptyset initialises the set the other calls read; signalfd returns a new fd
+        // that we own.
         let fd = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             for signo in WATCHED {

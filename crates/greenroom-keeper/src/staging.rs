@@ -1,21 +1,24 @@
-//! Sandboxed sessions on their way: the stage is making the fence and has not yet become the program.
+//! Sandboxed sessions on their way: the stage is making the fence and has not yet become the
+//! program.
 //!
-//! In: a launched stage and its control socket. Out, without ever blocking: the terminal it made inside (a worker has none: its
-//! pipes go to the stage over that socket), or which layer failed and why. The program runs once the stage has said "ready" and the socket has ended without a fault: exec closes it. A
-//! stage that takes too long is killed. Absent on purpose: what a plan says; the keeper only carries it.
+//! In: a launched stage and its control socket. Out, without ever blocking: the terminal it made
+//! inside (a piped program has none: its pipes go to the stage over that socket), or which layer
+//! failed and why. The program runs once the stage has said "ready" and the socket has ended
+//! without a fault: exec closes it. A stage that takes too long is killed. Absent on purpose: what
+//! a plan says; the keeper only carries it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use greenroom_sandbox::control::{Report, SPARE_WORD, STDIO_WORD};
-use greenroom_sandbox::stage::Stages;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use rustix::process::Rlimit;
+use greenroom_sandbox::control::{NAMESPACES_WORD, Report, STDIO_WORD};
+use greenroom_sandbox::wire::Wire;
+use rustix::net::{RecvFlags, SendFlags};
 
-use crate::fds::Slots;
-use crate::launch::{Become, Fault, Launched, Plan, Progress, Status, Stdio, launch};
-use crate::link::{Endpoint, LinkError, SessionFds};
-use crate::message::SpawnStep;
+use crate::launch::{
+    Become, ChildSpec, Launched, Progress, SpawnError, Starter, Status, Stdio, launch,
+};
+use crate::link::{Endpoint, LinkError};
+use crate::message::{SessionFds, SpawnStep};
 use crate::spawn::Buffers;
 
 /// A stage needs milliseconds; one that hangs on a dead file system is given up after this.
@@ -26,7 +29,7 @@ pub(crate) struct Staging {
     pub(crate) pid: i32,
     status: Status,
     control: Endpoint,
-    /// `None` for a worker.
+    /// `None` for a piped program.
     buffers: Option<Buffers>,
     ready: Option<Made>,
     /// `None` once it was killed for being late.
@@ -36,33 +39,26 @@ pub(crate) struct Staging {
 /// What a stage made inside.
 #[derive(Debug)]
 struct Made {
-    /// A worker has no terminal.
+    /// A piped program has no terminal.
     master: Option<OwnedFd>,
     inner: Option<OwnedFd>,
     listener: Option<OwnedFd>,
 }
 
-/// What a look at a stage brought.
+/// How far a stage has come.
 pub(crate) enum Staged {
     NotYet,
     Running(Inside),
-    Failed(Fault, String),
+    Failed(SpawnError, String),
 }
 
 /// A session whose program runs inside.
 pub(crate) struct Inside {
-    /// `None` for a worker.
+    /// `None` for a piped program.
     pub(crate) fds: Option<SessionFds>,
     /// The program, which is not the process the keeper started.
     pub(crate) inner: Option<OwnedFd>,
     pub(crate) listener: Option<OwnedFd>,
-}
-
-/// What every stage is started with.
-pub(crate) struct Starter<'a> {
-    pub(crate) slots: &'a Slots,
-    pub(crate) stages: &'a Stages,
-    pub(crate) nofile: Rlimit,
 }
 
 impl Staging {
@@ -70,53 +66,42 @@ impl Staging {
     pub(crate) fn start(
         plan: BorrowedFd<'_>,
         buffers: Buffers,
-        cgroup: Option<BorrowedFd<'_>>,
-        spare: Option<OwnedFd>,
+        namespaces: Option<Endpoint>,
         starter: &Starter<'_>,
-    ) -> Result<Staging, Fault> {
-        let given = spare.as_ref().map(|spare| (SPARE_WORD, [spare.as_fd()]));
+    ) -> Result<Staging, SpawnError> {
+        let given = namespaces.as_ref().map(|it| (NAMESPACES_WORD, [it.as_fd()]));
         let given = given.as_ref().map(|(word, fds)| (word, &fds[..]));
-        Staging::launch(plan, Some(buffers), given, cgroup, starter)
+        Staging::launch(plan, Some(buffers), given, starter)
     }
 
-    /// A worker's stage.
-    pub(crate) fn start_worker(
+    /// A piped program's stage.
+    pub(crate) fn start_piped(
         plan: BorrowedFd<'_>,
         stdio: [BorrowedFd<'_>; 3],
         starter: &Starter<'_>,
-    ) -> Result<Staging, Fault> {
-        Staging::launch(plan, None, Some((&STDIO_WORD, &stdio)), None, starter)
+    ) -> Result<Staging, SpawnError> {
+        Staging::launch(plan, None, Some((&STDIO_WORD, &stdio)), starter)
     }
 
     fn launch(
         plan: BorrowedFd<'_>,
         buffers: Option<Buffers>,
         given: Option<(&[u8; 1], &[BorrowedFd<'_>])>,
-        cgroup: Option<BorrowedFd<'_>>,
         starter: &Starter<'_>,
-    ) -> Result<Staging, Fault> {
-        let (control, theirs) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(std::io::Error::from)
-        .map_err(Fault::at(SpawnStep::Buffers))?;
-        let control = Endpoint::new(control);
+    ) -> Result<Staging, SpawnError> {
+        let (control, theirs) = Endpoint::pair().map_err(SpawnError::at(SpawnStep::Buffers))?;
         if let Some((word, fds)) = given {
             // Waits in the socket until the stage reads it, or is closed with it.
             control
                 .send(word, fds, SendFlags::DONTWAIT)
-                .map_err(std::io::Error::from)
-                .map_err(Fault::at(SpawnStep::Descriptors))?;
+                .map_err(SpawnError::at(SpawnStep::Descriptors))?;
         }
         let pass = [plan, theirs.as_fd()];
         let child = Become::Stage(starter.stages);
         let nofile = Some(starter.nofile);
         let stdio = Stdio::Inherit;
-        let plan = Plan { child, stdio, pass: &pass, cgroup, nofile, expendable: true };
-        let Launched { pid, status } = launch(&plan, starter.slots)?;
+        let spec = ChildSpec { child, stdio, pass: &pass, nofile, expendable: true };
+        let Launched { pid, status } = launch(&spec, starter.slots)?;
         Ok(Staging {
             pid,
             status,
@@ -146,22 +131,20 @@ impl Staging {
         }
     }
 
-    fn heard(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), (Fault, String)> {
-        let fault = |errno| Fault { step: SpawnStep::Sandbox, errno };
+    fn heard(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), (SpawnError, String)> {
+        let fault = |errno| SpawnError { step: SpawnStep::Sandbox, errno };
         let strange = || (fault(libc::EPROTO), "its stage said something strange".to_owned());
         match Report::decode(bytes) {
             Ok(Report::Ready { inner, listener }) if self.ready.is_none() => {
                 let mut fds = fds.into_iter();
-                let mut next = |wanted: bool| match wanted {
-                    true => fds.next().map(Some).ok_or_else(strange),
-                    false => Ok(None),
-                };
+                let mut next =
+                    |wanted: bool| wanted.then(|| fds.next().ok_or_else(strange)).transpose();
                 let master = next(self.buffers.is_some())?;
                 let (inner, listener) = (next(inner)?, next(listener)?);
                 self.ready = Some(Made { master, inner, listener });
                 Ok(())
             }
-            Ok(Report::Fault(told)) => Err((fault(told.errno), told.to_string())),
+            Ok(Report::Failed(error)) => Err((fault(error.errno), error.to_string())),
             Ok(Report::Ready { .. }) | Err(_) => Err(strange()),
         }
     }
@@ -171,13 +154,7 @@ impl Staging {
         let Some(Made { master, inner, listener }) = self.ready.take() else {
             return self.died();
         };
-        let buffers = self.buffers.as_mut().and_then(Buffers::take);
-        let fds = master.zip(buffers).map(|(master, [pipe_read, pipe_write, ring])| SessionFds {
-            master,
-            pipe_read,
-            pipe_write,
-            ring,
-        });
+        let fds = self.buffers.take().zip(master).map(|(buffers, master)| buffers.with(master));
         Staged::Running(Inside { fds, inner, listener })
     }
 
@@ -195,7 +172,7 @@ impl Staging {
 }
 
 fn failed(errno: i32, why: String) -> Staged {
-    Staged::Failed(Fault { step: SpawnStep::Sandbox, errno }, why)
+    Staged::Failed(SpawnError { step: SpawnStep::Sandbox, errno }, why)
 }
 
 impl AsFd for Staging {

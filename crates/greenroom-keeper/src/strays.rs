@@ -1,8 +1,10 @@
-//! Orphans that have come home to the keeper: of a session whose warden or stage was killed, or of a plugin. They are ended.
+//! Orphans that have come home to the keeper: of a session whose warden or stage was killed, or of
+//! a plugin. They are ended.
 //!
-//! In: a death after which there may be some. Out: nobody below the keeper whom it does not know. What a killed daemon had
-//! started (a `git` in the middle of its work) comes home too and is left alone: who was there at its death is remembered.
-//! Absent on purpose: whose they were; whoever held them is gone, and their session with it.
+//! In: a death after which there may be some. Out: nobody below the keeper whom it does not know.
+//! What a killed daemon had started (a `git` in the middle of its work) comes home too and is left
+//! alone: who was there at its death is remembered. Absent on purpose: whose they were; whoever
+//! held them is gone, and their session with it.
 
 use std::collections::HashSet;
 
@@ -18,23 +20,25 @@ pub(crate) struct Strays {
     /// Sessions of an image before there were wardens may have orphans here, which live on.
     pub(crate) tolerated: bool,
     /// Left by a daemon.
-    spared: HashSet<Process>,
+    left_alone: HashSet<Process>,
 }
 
 impl Keeper {
-    /// Somebody who held others has gone.
+    /// A process that held others has died: its orphans may be the keeper's children now.
     pub(crate) fn look_for_strays(&mut self) {
         self.strays.looking = !self.strays.tolerated;
     }
 
-    /// Whoever is here now and unknown was the dead daemon's.
-    pub(crate) fn spare_orphans_of_daemon(&mut self) {
+    /// Children that are nobody the keeper knows were started by the daemon that has just died:
+    /// they are left alone.
+    pub(crate) fn leave_orphans_of_daemon_alone(&mut self) {
         let strays = self.unknown_children();
-        self.strays.spared.retain(|process| Process::of(process.pid) == Some(*process));
-        self.strays.spared.extend(strays.into_iter().filter_map(Process::of));
+        self.strays.left_alone.retain(|process| Process::of(process.pid) == Some(*process));
+        self.strays.left_alone.extend(strays.into_iter().filter_map(Process::of));
     }
 
-    /// After every reaping. Each death below brings the next orphans home, so this comes to an end by itself.
+    /// After every reaping. Each death below brings the next orphans home, so this comes to an end
+    /// by itself.
     pub(crate) fn end_strays(&mut self) {
         if !self.strays.looking {
             return;
@@ -48,7 +52,7 @@ impl Keeper {
         let all: Vec<Process> =
             strays.iter().copied().chain(below).filter_map(Process::of).collect();
         self.log.say(format_args!("ending {} strays", all.len()));
-        // Who is stopped forks no more.
+        // A stopped process cannot fork, so none is missed by the KILL.
         for signo in [libc::SIGSTOP, libc::SIGKILL] {
             for process in &all {
                 let _ = tree::signal_one(*process, signo);
@@ -59,15 +63,16 @@ impl Keeper {
     fn unknown_children(&self) -> Vec<i32> {
         let own = std::process::id() as i32;
         let children = lineage::children(own);
-        let spared = |pid: i32| Process::of(pid).is_some_and(|it| self.strays.spared.contains(&it));
-        children.into_iter().filter(|pid| !self.knows(*pid) && !spared(*pid)).collect()
+        let left_alone =
+            |pid: i32| Process::of(pid).is_some_and(|it| self.strays.left_alone.contains(&it));
+        children.into_iter().filter(|pid| !self.knows(*pid) && !left_alone(*pid)).collect()
     }
 
     fn knows(&self, pid: i32) -> bool {
         self.daemon.pid() == Some(pid)
             || self.is_check(pid)
-            || self.spare.is_made_by(pid)
-            || self.workers.knows(pid)
+            || self.namespaces.is_made_by(pid)
+            || self.piped.knows(pid)
             || self.sessions.by_pid(pid).is_some()
     }
 }

@@ -1,13 +1,15 @@
 //! Which processes belong to a session, and signalling all of them.
 //!
-//! In: the session's warden, or what was noted of it. Out: processes, each pinned by its start time. While its warden lives,
-//! the members are exactly those below it (`greenroom_sandbox::lineage`): no other sign is looked at, so a stranger with the
-//! same number of terminal, or with a copied environment, is never one. Without a warden (it was killed together with its
-//! keeper; or an older image started the session) there is only what was noted: processes with their start times, who is below
-//! them, who is in the session the program led while that lives, and who carries the session's marker.
+//! In: the session's warden, or what was noted of it. Out: processes, each pinned by its start
+//! time. While its warden lives, the members are exactly those below it
+//! (`greenroom_sandbox::lineage`): no other sign is looked at, so a stranger with the same number
+//! of terminal, or with a copied environment, is never one. Without a warden (it was killed
+//! together with its keeper; or an older image started the session) there is only what was noted:
+//! processes with their start times, who is below them, who is in the session the program led while
+//! that lives, and who carries the session's marker.
 //!
-//! Signals go through pidfds whose start time was checked again, so never to somebody with a recycled number. Called by the
-//! daemon, never by the keeper's loop.
+//! Signals go through pidfds whose start time was checked again, so never to somebody with a
+//! recycled number. Called by the daemon, never by the keeper's loop.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -16,7 +18,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use greenroom_sandbox::lineage::{self, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// Looks before giving up on a tree that grows faster than it is stopped; its warden never gives up.
+/// Looks before giving up on a tree that grows faster than it is stopped; its warden never gives
+/// up.
 const MAX_ROUNDS: usize = 20;
 /// The kernel allows more, but a marker is set by us and early; 1 MiB bounds the read per process.
 const MAX_ENVIRON_BYTES: u64 = 1024 * 1024;
@@ -60,11 +63,6 @@ pub struct Tree {
     pub marker: Option<Vec<u8>>,
 }
 
-/// Whether nobody with this number is left to do anything.
-pub(crate) fn is_dead(pid: i32) -> bool {
-    Stat::of(pid).is_none_or(|stat| stat.dead)
-}
-
 /// What signalling a tree achieved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Signalled {
@@ -72,7 +70,8 @@ pub struct Signalled {
     pub processes: Vec<Process>,
     /// Those this user may not signal (they changed their uid).
     pub denied: Vec<Process>,
-    /// No new process appeared in the last look. `false`: the tree grew faster than the bounded rounds.
+    /// No new process appeared in the last look. `false`: the tree grew faster than the bounded
+    /// rounds.
     pub complete: bool,
 }
 
@@ -132,8 +131,9 @@ impl Tree {
 
     /// Signals all of them, looking again until nobody new appears.
     ///
-    /// SIGKILL freezes first: a stopped process cannot fork, so the looking comes to an end even with a fork bomb. Other
-    /// signals are delivered as found; freezing for them would show every shell its jobs as stopped.
+    /// SIGKILL freezes first: a stopped process cannot fork, so the looking comes to an end even
+    /// with a fork bomb. Other signals are delivered as found; freezing for them would show every
+    /// shell its jobs as stopped.
     pub fn signal(&self, signo: i32) -> io::Result<Signalled> {
         let signal = Signal::from_named_raw(signo)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
@@ -168,7 +168,8 @@ impl Tree {
     }
 }
 
-/// Those below a warden. One whose parent is not among them any more was somebody else when it was seen.
+/// Those below a warden. One whose parent is not among them any more was somebody else when it was
+/// seen.
 fn below(warden: Process) -> Vec<Process> {
     let found = lineage::below(warden.pid);
     let living = |pid: &i32| {
@@ -215,7 +216,8 @@ fn has_marker(pid: i32, marker: &[u8]) -> bool {
     environ(pid).split(|byte| *byte == 0).any(|it| it == marker)
 }
 
-/// Everybody who has this variable in the environment, by its value. Never this process, its ancestors, or pid 1.
+/// Everybody who has this variable in the environment, by its value. Never this process, its
+/// ancestors, or pid 1.
 pub fn marked(variable: &str) -> HashMap<Vec<u8>, Vec<Process>> {
     let start = format!("{variable}=").into_bytes();
     let mut found: HashMap<Vec<u8>, Vec<Process>> = HashMap::new();

@@ -1,10 +1,13 @@
-//! The warden of a session: a process between the keeper and the program, below whom everything stays that the program starts.
+//! The warden of a session: a process between the keeper and the program, below whom everything
+//! stays that the program starts.
 //!
-//! It is forked from the keeper, shares its memory page by page, and is the reaper of its orphans, so a double fork, a session
-//! of their own or a cleared environment leads nobody out (`greenroom_sandbox::stage::watch`). It tells the keeper who the
-//! program is and how it ended, by records on one pipe that all wardens write; stays while anything of the session lives; ends
-//! all of it when asked, or when the keeper dies; and then ends itself. Not held: a warden that is killed itself. Its
-//! orphans then come home to the keeper, which ends them (`strays.rs`). Sandboxed sessions have none: their stage does this.
+//! It is forked from the keeper, shares its memory page by page, and is the reaper of its orphans,
+//! so a double fork, a session of their own or a cleared environment leads nobody out
+//! (`greenroom_sandbox::stage::watch`). It tells the keeper who the program is and how it ended, by
+//! records on one pipe that all wardens write; stays while anything of the session lives; ends all
+//! of it when asked, or when the keeper dies; and then ends itself. Not held: a warden that is
+//! killed itself. Its orphans then come home to the keeper, which ends them (`strays.rs`).
+//! Sandboxed sessions have none: their stage does this.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -13,14 +16,15 @@ use rustix::pipe::PipeFlags;
 
 use crate::fds;
 
-/// Warden, kind, value: three numbers. Far below what a pipe takes in one piece, so records are never mixed.
+/// Warden, kind, value: three numbers. Far below what a pipe takes in one piece, so records are
+/// never mixed.
 pub(crate) const RECORD_BYTES: usize = 12;
 /// Records read at once.
 const BATCH: usize = 64;
 
 /// What a warden says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum WardenEvent {
     /// exec is through: this is the program.
     Started(i32),
     /// The program ended with this status, as `wait` gives it.
@@ -30,14 +34,14 @@ pub(crate) enum Word {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) warden: i32,
-    pub(crate) word: Word,
+    pub(crate) event: WardenEvent,
 }
 
 impl Record {
     pub(crate) fn encode(self) -> [u8; RECORD_BYTES] {
-        let (kind, value) = match self.word {
-            Word::Started(pid) => (1, pid),
-            Word::Ended(status) => (2, status),
+        let (kind, value) = match self.event {
+            WardenEvent::Started(pid) => (1, pid),
+            WardenEvent::Ended(status) => (2, status),
         };
         let mut bytes = [0; RECORD_BYTES];
         for (place, number) in bytes.chunks_mut(4).zip([self.warden, kind, value]) {
@@ -50,12 +54,12 @@ impl Record {
         let number = |at: usize| -> Option<i32> {
             Some(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
         };
-        let word = match number(4)? {
-            1 => Word::Started(number(8)?),
-            2 => Word::Ended(number(8)?),
+        let event = match number(4)? {
+            1 => WardenEvent::Started(number(8)?),
+            2 => WardenEvent::Ended(number(8)?),
             _ => return None,
         };
-        Some(Record { warden: number(0)?, word })
+        Some(Record { warden: number(0)?, event })
     }
 }
 
@@ -113,8 +117,8 @@ mod tests {
         let reports = Reports::open().unwrap();
         assert_eq!(reports.next(), []);
         let records = [
-            Record { warden: 7, word: Word::Started(8) },
-            Record { warden: 9, word: Word::Ended(-1) },
+            Record { warden: 7, event: WardenEvent::Started(8) },
+            Record { warden: 9, event: WardenEvent::Ended(-1) },
         ];
         for record in records {
             rustix::io::write(reports.for_wardens(), &record.encode()).unwrap();

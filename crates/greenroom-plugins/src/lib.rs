@@ -1,22 +1,28 @@
-//! What prepares a session and cleans up after it.
+//! Plugins that are programs of others: found, agreed to, run, and asked at the hooks.
 //!
-//! In comes a [`spec::SessionSpec`] with what the caller asked for; each plugin of the chain changes it; out goes a
-//! spec the engine can start, and after the session's end a list of what was removed and what was kept.
+//! | room | what it is |
+//! |---|---|
+//! | `store` | which plugins there are, what was agreed to, and the copies that run |
+//! | `host` | who is asked at a hook, in which order, by when, and what a failure means |
+//! | `runtime` | a plugin's program: how it is confined, started on pipes, asked, and ended |
 //!
-//! Deliberately absent: sockets, JSON-RPC and configuration files (the daemon's), processes' lives (the keeper's).
+//! In comes a directory of plugins and what happens to sessions; out go decisions, edits of output,
+//! and what was counted of each plugin. Every call ends by its deadline, and every failure has a
+//! policy.
+//!
+//! Deliberately absent: where hooks are in a session's life (the daemon's), forks (the keeper's),
+//! and the built-in session plugins (`greenroom_workspace`).
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
-pub mod chain;
-pub mod env;
-pub mod git;
 pub mod host;
-pub mod live;
 pub mod runtime;
-pub mod sandbox;
-pub mod scratchpad;
-pub mod spec;
 pub mod store;
-#[cfg(test)]
-pub(crate) mod testing;
-pub mod timeout;
-pub mod worktree;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A thread that panicked with a lock held left counts and lists behind, which are right as they
+/// are.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::api::session::ExitStatus;
+use crate::frame::compact;
 
 /// Longest payload. A keyframe of the largest screen fits; senders split OUTPUT and INPUT.
 pub const PAYLOAD_CAP: usize = 16 * 1024 * 1024;
@@ -38,12 +39,12 @@ pub mod kind {
     pub const NOTICE: u8 = 7;
 }
 
-/// One frame.
+/// One frame of the stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame<'a> {
     /// New output.
     Output {
-        /// Of the first byte.
+        /// The number of the first byte.
         seq: u64,
         /// As the program wrote them.
         bytes: &'a [u8],
@@ -58,12 +59,7 @@ pub enum Frame<'a> {
     /// Typed bytes.
     Input(&'a [u8]),
     /// A new size.
-    Resize {
-        /// Columns.
-        cols: u16,
-        /// Lines.
-        rows: u16,
-    },
+    Resize { cols: u16, rows: u16 },
     /// The session has ended.
     Exit(ExitStatus),
     /// The stream ends.
@@ -102,18 +98,10 @@ pub struct Notice {
 pub enum AttachError {
     /// Over the cap.
     #[error("an attach frame of kind {kind} has {length} bytes, over the limit of {PAYLOAD_CAP}")]
-    TooLarge {
-        /// Of the frame.
-        kind: u8,
-        /// Of its payload.
-        length: u32,
-    },
+    TooLarge { kind: u8, length: u32 },
     /// The payload does not fit its kind.
     #[error("an attach frame of kind {kind} is malformed")]
-    Malformed {
-        /// Of the frame.
-        kind: u8,
-    },
+    Malformed { kind: u8 },
 }
 
 /// The reading side. Push what was read, then take frames until there is none.
@@ -134,15 +122,7 @@ impl AttachDecoder {
 
     /// Takes bytes in. Those of a frame that is being skipped are not kept.
     pub fn push(&mut self, bytes: &[u8]) {
-        if self.taken == self.buffer.len() {
-            self.buffer.clear();
-            if self.buffer.capacity() > KEEP_CAP {
-                self.buffer = Vec::new();
-            }
-        } else if self.taken > 0 {
-            self.buffer.drain(..self.taken);
-        }
-        self.taken = 0;
+        compact(&mut self.buffer, &mut self.taken, KEEP_CAP);
         let drop = if self.buffer.is_empty() { self.skip.min(bytes.len()) } else { 0 };
         self.skip -= drop;
         self.buffer.extend_from_slice(&bytes[drop..]);

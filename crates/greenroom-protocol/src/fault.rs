@@ -187,6 +187,11 @@ impl Fault {
         Fault { code: kind.code(), message: message.into(), data }
     }
 
+    /// The fault of a parameter that decodes and still makes no sense.
+    pub fn invalid_params(why: impl std::fmt::Display) -> Fault {
+        Fault::new(FaultKind::InvalidParams, format!("invalid params: {why}"))
+    }
+
     /// Adds the one hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Fault {
@@ -215,6 +220,12 @@ impl Fault {
     /// The evidence of a timeout.
     pub fn evidence(&self) -> Option<Evidence> {
         serde_json::from_value(Value::Object(self.data.more.clone())).ok()
+    }
+
+    /// Time was up before filters had answered for all there is: what was waited for may be in the
+    /// rest.
+    pub fn is_behind(&self) -> bool {
+        self.kind() == FaultKind::Timeout && self.evidence().is_some_and(|seen| seen.behind > 0)
     }
 
     /// `session` as the caller wrote it names no session.
@@ -301,6 +312,7 @@ mod tests {
         let text = serde_json::to_string(&Fault::timeout("no match in 30 ms", &evidence)).unwrap();
         let fault: Fault = serde_json::from_str(&text).unwrap();
         assert_eq!(fault.kind(), FaultKind::Timeout);
+        assert!(fault.is_behind());
         assert_eq!(fault.evidence(), Some(evidence));
     }
 

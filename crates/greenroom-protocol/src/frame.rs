@@ -5,7 +5,8 @@
 //! means `Content-Length`, anything else one JSON text per line.
 //! Absent on purpose: I/O, and what the text means.
 
-/// Longest frame, either way. A screen of 1000 × 1000 cells as text fits; a runaway client does not.
+/// Longest frame, either way. A screen of 1000 × 1000 cells as text fits; a runaway client does
+/// not.
 pub const FRAME_CAP: usize = 16 * 1024 * 1024;
 /// Longest block of headers: two short lines are usual.
 pub const HEADER_CAP: usize = 4 * 1024;
@@ -106,7 +107,7 @@ impl FrameDecoder {
 
     /// Takes bytes in. Those of a frame that is being skipped are not kept.
     pub fn push(&mut self, mut bytes: &[u8]) {
-        self.compact();
+        compact(&mut self.buffer, &mut self.taken, KEEP_CAP);
         if self.framing.is_none() {
             let Some(first) = bytes.first() else { return };
             let is_header = matches!(first, b'C' | b'c');
@@ -150,18 +151,6 @@ impl FrameDecoder {
     pub fn into_rest(mut self) -> Vec<u8> {
         self.buffer.drain(..self.taken);
         self.buffer
-    }
-
-    fn compact(&mut self) {
-        if self.taken == self.buffer.len() {
-            self.buffer.clear();
-            if self.buffer.capacity() > KEEP_CAP {
-                self.buffer = Vec::new();
-            }
-        } else if self.taken > 0 {
-            self.buffer.drain(..self.taken);
-        }
-        self.taken = 0;
     }
 
     /// Drops from the front of `bytes` what belongs to a skipped frame.
@@ -290,6 +279,15 @@ impl FrameDecoder {
         };
         self.state = state;
         Some(result)
+    }
+}
+
+/// Lets go of the bytes that were taken, and of the buffer too if it is empty and has grown beyond
+/// `keep`.
+pub(crate) fn compact(buffer: &mut Vec<u8>, taken: &mut usize, keep: usize) {
+    buffer.drain(..std::mem::take(taken));
+    if buffer.is_empty() && buffer.capacity() > keep {
+        *buffer = Vec::new();
     }
 }
 

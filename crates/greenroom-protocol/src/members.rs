@@ -1,13 +1,13 @@
 //! Which members the params of each method may have, at every depth.
 //!
-//! In: the text of params. Out: nothing, or a fault that names the first member nobody would read, or that is given
-//! twice, and the one that was probably meant: a misspelt `sandbox` must not start an open session.
-//! What may stand where is read from the schemas of the method table, so a new param is known without a line here; a
-//! second name of a member (`#[serde(alias)]`) is told by `x-aliases` beside it. Values are not judged: the types are
-//! read afterwards. [`METHODS`] knows every row but `server.hello`, which newer clients must be able to call.
+//! In: the text of params. Out: nothing, or a fault that names the first member nobody would read,
+//! or that is given twice, and the one that was probably meant: a misspelt `sandbox` must not start
+//! an open session. What may stand where is read from the schemas of the method table, so a new
+//! param is known without a line here; a second name of a member (`#[serde(alias)]`) is told by
+//! `x-aliases` beside it. Values are not judged: the types are read afterwards. [`METHODS`] knows
+//! every row but `server.hello`, which newer clients must be able to call.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::OnceLock;
 
 use schemars::SchemaGenerator;
@@ -16,10 +16,10 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::fault::{Fault, FaultKind};
-use crate::methods::METHODS;
+use crate::methods::{METHODS, MethodId};
 
 /// The method a client calls before it knows what the host knows.
-const OPEN: &str = "server.hello";
+const OPEN: MethodId = MethodId::ServerHello;
 
 /// Much of a name is repeated to its caller.
 const NAME_SHOWN: usize = 80;
@@ -28,7 +28,7 @@ const NAME_SHOWN: usize = 80;
 pub fn check(method: &str, params: &str) -> Result<(), Fault> {
     static SHAPES: [OnceLock<Shape>; METHODS.len()] = [const { OnceLock::new() }; METHODS.len()];
     let Some(at) = METHODS.iter().position(|row| row.name == method) else { return Ok(()) };
-    if method == OPEN {
+    if METHODS[at].id == OPEN {
         return Ok(());
     }
     let shape = SHAPES[at].get_or_init(|| {
@@ -45,7 +45,7 @@ pub fn unknown<'a>(of: &str, path: &str, known: impl IntoIterator<Item = &'a str
     let (_, name) = path.rsplit_once('.').unwrap_or(("", path));
     // As people write it elsewhere: another case, or dashes.
     let plain = name.to_ascii_lowercase().replace('-', "_");
-    let meant = crate::tree::nearest(&plain, known.iter().copied());
+    let meant = crate::nearest(&plain, known.iter().copied());
     let shown = shown(path);
     let fault = |message: String| {
         Fault::new(FaultKind::InvalidParams, message).with("parameter", shown.as_str())
@@ -78,7 +78,7 @@ pub struct Shape {
 /// One place of the params.
 #[derive(Debug, Default)]
 struct Node {
-    /// Whatever is here is the caller's own.
+    /// All members here are the caller's own.
     free: bool,
     /// The objects that may stand here.
     forms: Vec<Form>,
@@ -132,7 +132,7 @@ struct Walk<'s> {
 
 impl Walk<'_> {
     /// A value that may be any of these.
-    fn value(&self, tree: &Tree<'_>, places: &[usize], path: &str) -> Result<(), Fault> {
+    fn value(&self, tree: &Tree, places: &[usize], path: &str) -> Result<(), Fault> {
         let nodes = || places.iter().map(|place| &self.shape.nodes[*place]);
         if nodes().any(|node| node.free) {
             return Ok(());
@@ -150,7 +150,7 @@ impl Walk<'_> {
         }
     }
 
-    fn object(&self, members: &Members<'_>, all: &[&Form], path: &str) -> Result<(), Fault> {
+    fn object(&self, members: &Members, all: &[&Form], path: &str) -> Result<(), Fault> {
         let forms: Vec<&Form> = all.iter().copied().filter(|form| form.is(members)).collect();
         if forms.is_empty() {
             // Not an object at all, or of a kind that nobody knows: its reader says so.
@@ -167,17 +167,13 @@ impl Walk<'_> {
             // The empty value of another form says nothing.
             let idle =
                 || matches!(value, Tree::Null) && all.iter().any(|form| form.get(name).is_some());
-            match places.is_empty() {
-                false => self.value(value, &places, &at)?,
-                true if idle() => {}
-                true => {
-                    let known = forms.iter().flat_map(|form| form.members.keys());
-                    let mut known: Vec<&str> = known.map(String::as_str).collect();
-                    known.sort_unstable();
-                    known.dedup();
-                    let of = if path.is_empty() { self.of.to_owned() } else { shown(path) };
-                    return Err(unknown(&of, &at, known));
-                }
+            if !places.is_empty() {
+                self.value(value, &places, &at)?;
+            } else if !idle() {
+                let known = forms.iter().flat_map(|form| form.members.keys());
+                let known: BTreeSet<&str> = known.map(String::as_str).collect();
+                let of = if path.is_empty() { self.of.to_owned() } else { shown(path) };
+                return Err(unknown(&of, &at, known));
             }
         }
         Ok(())
@@ -186,7 +182,7 @@ impl Walk<'_> {
 
 impl Form {
     /// Whether an object is of this form, as far as its tags say.
-    fn is(&self, members: &Members<'_>) -> bool {
+    fn is(&self, members: &Members) -> bool {
         self.tags.iter().all(|(name, text)| {
             let given = members.iter().find(|(given, _)| given == name);
             matches!(given, Some((_, Tree::Text(given))) if given == text)
@@ -310,22 +306,22 @@ fn both(some: &[Form], others: &[Form]) -> Vec<Form> {
     }
 }
 
-type Members<'a> = Vec<(Cow<'a, str>, Tree<'a>)>;
+type Members = Vec<(String, Tree)>;
 
 /// JSON as far as names matter, with members that are given twice.
-enum Tree<'a> {
+enum Tree {
     Null,
-    Text(Cow<'a, str>),
+    Text(String),
     Other,
-    List(Vec<Tree<'a>>),
-    Object(Members<'a>),
+    List(Vec<Tree>),
+    Object(Members),
 }
 
-/// Longest text with escapes that is kept: only tags are looked at.
+/// Longest text that is kept: only tags are looked at.
 const TEXT_KEPT: usize = 64;
 
-impl<'de> de::Deserialize<'de> for Tree<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree<'de>, D::Error> {
+impl<'de> de::Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tree, D::Error> {
         deserializer.deserialize_any(Reading)
     }
 }
@@ -333,41 +329,37 @@ impl<'de> de::Deserialize<'de> for Tree<'de> {
 struct Reading;
 
 impl<'de> Visitor<'de> for Reading {
-    type Value = Tree<'de>;
+    type Value = Tree;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Tree<'de>, E> {
+    fn visit_unit<E: de::Error>(self) -> Result<Tree, E> {
         Ok(Tree::Null)
     }
 
-    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Tree<'de>, E> {
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Tree, E> {
         Ok(Tree::Other)
     }
 
-    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Tree<'de>, E> {
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Tree, E> {
         Ok(Tree::Other)
     }
 
-    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Tree<'de>, E> {
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Tree, E> {
         Ok(Tree::Other)
     }
 
-    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Tree<'de>, E> {
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Tree, E> {
         Ok(Tree::Other)
     }
 
-    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Tree<'de>, E> {
-        Ok(Tree::Text(Cow::Borrowed(text)))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Tree, E> {
+        Ok(if text.len() > TEXT_KEPT { Tree::Other } else { Tree::Text(text.to_owned()) })
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Tree<'de>, E> {
-        Ok(if text.len() > TEXT_KEPT { Tree::Other } else { Tree::Text(text.to_owned().into()) })
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Tree<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Tree, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = list.next_element()? {
             items.push(item);
@@ -375,18 +367,14 @@ impl<'de> Visitor<'de> for Reading {
         Ok(Tree::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
         let mut members = Vec::new();
-        while let Some(Name(name)) = map.next_key()? {
+        while let Some(name) = map.next_key()? {
             members.push((name, map.next_value()?));
         }
         Ok(Tree::Object(members))
     }
 }
-
-/// Borrowed where it has no escapes; `Cow` alone would always copy.
-#[derive(serde::Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests;

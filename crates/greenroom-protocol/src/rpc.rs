@@ -10,6 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::events::Push;
 use crate::fault::{Fault, FaultKind};
 
 /// Deepest nesting of a frame: what `serde_json` itself bears, checked here for the parts it skips.
@@ -57,7 +58,7 @@ pub struct CancelParams {
 /// A frame, read.
 #[derive(Debug)]
 pub enum Incoming<'a> {
-    /// One message.
+    /// A single message.
     One(Item<'a>),
     /// A batch: answer with an array, in any order, without the notifications.
     Batch(Vec<Item<'a>>),
@@ -106,10 +107,10 @@ pub struct Notification<'a> {
     pub params: Option<&'a RawValue>,
 }
 
-/// An answer.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub struct Response<'a> {
-    /// Of the request.
+    /// The id of the request.
     pub id: Id,
     /// Undecoded result, or the fault.
     pub outcome: Result<&'a RawValue, Fault>,
@@ -278,13 +279,6 @@ struct OutRequest<'a, P> {
 }
 
 #[derive(Serialize)]
-struct OutResult<'a, R> {
-    jsonrpc: &'static str,
-    id: &'a Id,
-    result: &'a R,
-}
-
-#[derive(Serialize)]
 struct OutFault<'a> {
     jsonrpc: &'static str,
     id: &'a Id,
@@ -308,9 +302,9 @@ pub fn encode_notification<P: Serialize>(
     serde_json::to_string(&OutRequest { jsonrpc: "2.0", id: None, method, params })
 }
 
-/// The text of a reply that worked.
-pub fn encode_result<R: Serialize>(id: &Id, result: &R) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&OutResult { jsonrpc: "2.0", id, result })
+/// The text of a notification that is a push of ours.
+pub fn encode_push<P: Push>(push: &P) -> Result<String, serde_json::Error> {
+    encode_notification(P::METHOD, push)
 }
 
 /// The text of a reply that did not.
@@ -460,8 +454,6 @@ mod tests {
         let text = encode_notification(CANCEL_METHOD, &CancelParams { id: Id::from(5) }).unwrap();
         let Ok(Message::Notification(push)) = one(&text) else { panic!("not a notification") };
         assert_eq!(params::<CancelParams>(push.params).unwrap().id, Id::from(5));
-        let text = encode_result(&Id::Text("q".into()), &[1]).unwrap();
-        assert_eq!(text, r#"{"jsonrpc":"2.0","id":"q","result":[1]}"#);
     }
 
     proptest! {

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Milliseconds since the Unix epoch. On the wire `"2026-11-15T21:13:00.123Z"`; a plain number of
@@ -13,8 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Timestamp(pub u64);
 
 /// The last moment with a four-digit year; anything later is shown as this one.
-const MAX_MS: u64 = 253_402_300_799_999;
-const DAY_MS: u64 = 86_400_000;
+const MAX_MS: i64 = 253_402_300_799_999;
 
 impl Timestamp {
     /// From the system clock; a clock before 1970 counts as 1970.
@@ -28,77 +28,20 @@ impl Timestamp {
         self.0
     }
 
-    /// Reads `YYYY-MM-DDTHH:MM:SS[.fraction]Z`.
+    /// Reads `YYYY-MM-DDTHH:MM:SS[.fraction]Z`, from 1970 on.
     pub fn parse(text: &str) -> Option<Timestamp> {
-        let bytes = text.as_bytes();
-        let rest = text.get(19..)?.strip_suffix(['Z', 'z'])?;
-        let marks = [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')];
-        if marks.iter().any(|&(at, mark)| bytes[at] != mark)
-            || !matches!(bytes[10], b'T' | b't' | b' ')
-        {
-            return None;
-        }
-        let field = |from: usize, to: usize| -> Option<u64> {
-            let digits = text.get(from..to)?;
-            digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
-        };
-        let (year, month, day) = (field(0, 4)?, field(5, 7)?, field(8, 10)?);
-        let (hour, minute, second) = (field(11, 13)?, field(14, 16)?, field(17, 19)?);
-        let in_range = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day);
-        if !in_range || hour > 23 || minute > 59 || second > 60 {
-            return None;
-        }
-        let ms = match rest.strip_prefix('.') {
-            None if rest.is_empty() => 0,
-            Some(fraction)
-                if !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit()) =>
-            {
-                fraction
-                    .bytes()
-                    .chain(*b"00")
-                    .take(3)
-                    .fold(0, |ms, digit| ms * 10 + u64::from(digit - b'0'))
-            }
-            _ => return None,
-        };
-        let seconds =
-            days_from_civil(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-        Some(Timestamp(seconds * 1000 + ms))
+        let time =
+            DateTime::parse_from_rfc3339(text).ok().filter(|_| text.ends_with(['Z', 'z']))?;
+        u64::try_from(time.timestamp_millis()).ok().map(Timestamp)
     }
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.0.min(MAX_MS);
-        let (year, month, day) = civil_from_days(ms / DAY_MS);
-        let in_day = ms % DAY_MS;
-        let (hour, minute) = (in_day / 3_600_000, in_day / 60_000 % 60);
-        let (second, milli) = (in_day / 1000 % 60, in_day % 1000);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+        let ms = i64::try_from(self.0).unwrap_or(MAX_MS).min(MAX_MS);
+        let time = DateTime::from_timestamp_millis(ms).unwrap_or_default();
+        f.write_str(&time.to_rfc3339_opts(SecondsFormat::Millis, true))
     }
-}
-
-/// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in years that begin in
-/// March so that the leap day is the last of its year. `year` is at least 1970.
-fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year / 400, year % 400);
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
-/// The inverse of [`days_from_civil`].
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 impl Serialize for Timestamp {
@@ -149,7 +92,7 @@ mod tests {
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),
             (1_709_251_199_999, "2024-02-29T23:59:59.999Z"),
             (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
-            (MAX_MS, "9999-12-31T23:59:59.999Z"),
+            (MAX_MS as u64, "9999-12-31T23:59:59.999Z"),
         ] {
             assert_eq!(Timestamp(ms).to_string(), text);
             assert_eq!(Timestamp::parse(text), Some(Timestamp(ms)));
@@ -182,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_and_back(ms in 0..=MAX_MS) {
+        fn text_and_back(ms in 0..=MAX_MS as u64) {
             prop_assert_eq!(Timestamp::parse(&Timestamp(ms).to_string()), Some(Timestamp(ms)));
         }
         #[test]

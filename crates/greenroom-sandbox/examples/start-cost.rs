@@ -1,7 +1,7 @@
 //! What a sandbox costs at the start: from spawn to exit of `true`, bare and caged, in turns.
 //!
-//! `cargo run --release --example start-cost -- [ROUNDS]`. The stage is this program itself. Medians of one run are comparable
-//! with each other, not with another machine's.
+//! `cargo run --release --example start-cost -- [ROUNDS]`. The stage is this program itself.
+//! Medians of one run are comparable with each other, not with another machine's.
 #![allow(
     unsafe_code,
     clippy::print_stdout,
@@ -14,13 +14,15 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use greenroom_sandbox::plan::{Payload, Plan, compile};
+use greenroom_sandbox::launch::Launch;
+use greenroom_sandbox::plan::{Plan, compile};
 use greenroom_sandbox::policy::{Level, Network, Policy};
 use greenroom_sandbox::probe::probe;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-/// Until it runs, until it has ended, and the CPU time of all its processes, which a busy machine disturbs least.
+/// Until it runs, until it has ended, and the CPU time of all its processes, which a busy machine
+/// disturbs least.
 type Times = (Duration, Duration, Duration);
 type Row = (&'static str, Box<dyn Fn() -> Times>);
 
@@ -104,7 +106,7 @@ fn timed_until(mut command: Command, runs: impl FnOnce()) -> Times {
     (running, began.elapsed(), cpu() - before)
 }
 
-/// Of every child that was waited for, and of theirs.
+/// The time of every child that was waited for, and of theirs.
 fn cpu() -> Duration {
     // SAFETY: writes one struct of this frame.
     let usage = unsafe {
@@ -119,14 +121,8 @@ fn cpu() -> Duration {
 }
 
 fn caged(plan: &Plan) -> Times {
-    let payload = Payload {
-        argv: vec!["/bin/true".into()],
-        env: Vec::new(),
-        cwd: plan.policy.cwd.clone(),
-        cols: 80,
-        rows: 24,
-    };
-    let sealed = plan.seal(&payload).unwrap();
+    let launch = Launch::new(vec!["/bin/true".into()], Vec::new(), plan.policy.cwd.clone(), 80, 24);
+    let sealed = plan.seal(&launch).unwrap();
     let kind = SocketType::SEQPACKET;
     let (ours, theirs): (OwnedFd, OwnedFd) =
         rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();

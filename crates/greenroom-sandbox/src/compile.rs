@@ -1,7 +1,8 @@
 //! Policy and probe → plan. Pure: the same input gives the same plan on any machine.
 //!
-//! In: a [`Policy`] and what this machine can do. Out: a [`Plan`], or [`Refused`] with the reason and what to do about it.
-//! Absent on purpose: the file system. Whether a path is there, and is no symlink, is the stage's to find.
+//! In: a [`Policy`] and what this machine can do. Out: a [`Plan`], or [`Refused`] with the reason
+//! and what to do about it. Absent on purpose: the file system. Whether a path is there, and is no
+//! symlink, is the stage's to find.
 
 mod git;
 mod places;
@@ -13,7 +14,7 @@ use crate::environment;
 use crate::layer::Layer;
 use crate::plan::{LandlockRules, NetworkStep, Plan, Steps};
 use crate::policy::{Level, Network, Policy, Reads};
-use crate::probe::{NEEDED_LANDLOCK, Outcome, Probe};
+use crate::probe::{NEEDED_LANDLOCK, Probe, TrialResult};
 
 /// Why there is no plan. The session must not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +45,7 @@ pub enum Refused {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     pub level: Level,
-    pub layers: Vec<(Layer, Outcome)>,
+    pub layers: Vec<(Layer, TrialResult)>,
     /// Version of Landlock that was found.
     pub landlock_abi: u32,
     /// The other level would work.
@@ -54,7 +55,7 @@ pub struct Missing {
 impl Missing {
     /// One line for each layer.
     pub fn lines(&self) -> Vec<String> {
-        let line = |(layer, outcome): &(Layer, Outcome)| match (layer, self.landlock_abi) {
+        let line = |(layer, outcome): &(Layer, TrialResult)| match (layer, self.landlock_abi) {
             (Layer::Landlock, 1..NEEDED_LANDLOCK) => format!(
                 "landlock: version {} is too old, {NEEDED_LANDLOCK} is needed (Linux 6.2)",
                 self.landlock_abi
@@ -126,8 +127,8 @@ pub fn compile(policy: &Policy, probe: &Probe) -> Result<Plan, Refused> {
         network: match policy.network {
             _ if !full => NetworkStep::Host,
             Network::Open => NetworkStep::Host,
-            Network::None => NetworkStep::Own { listener: false },
-            Network::Hosts(_) => NetworkStep::Own { listener: true },
+            Network::None => NetworkStep::Own,
+            Network::Hosts(_) => NetworkStep::OwnWithListener,
         },
         landlock: landlock(policy, probe, &git).filter(|_| fenced),
         filter: if fenced { filter(policy) } else { Vec::new() },
@@ -139,7 +140,7 @@ pub fn compile(policy: &Policy, probe: &Probe) -> Result<Plan, Refused> {
     Ok(Plan { policy: policy.clone(), steps })
 }
 
-fn check_paths(policy: &Policy) -> Result<(), Refused> {
+pub(crate) fn check_paths(policy: &Policy) -> Result<(), Refused> {
     let protected = policy.protected.iter().map(|it| &it.path);
     let reads = match &policy.reads {
         Reads::All => &Vec::new(),
@@ -221,7 +222,7 @@ fn check_layers(policy: &Policy, probe: &Probe) -> Result<(), Refused> {
     Err(Refused::Missing(Missing { level, layers: missing, landlock_abi, reduced_works }))
 }
 
-fn missing(policy: &Policy, level: Level, probe: &Probe) -> Vec<(Layer, Outcome)> {
+fn missing(policy: &Policy, level: Level, probe: &Probe) -> Vec<(Layer, TrialResult)> {
     let mut needed = vec![Layer::NoNewPrivileges];
     if level != Level::Bare {
         needed.push(Layer::Seccomp);
@@ -250,7 +251,7 @@ fn missing(policy: &Policy, level: Level, probe: &Probe) -> Vec<(Layer, Outcome)
     };
     needed.sort_unstable();
     let outcome = |layer: Layer| probe.trials.iter().find(|it| it.layer == layer);
-    let untried = || Outcome::Failed { errno: libc::ENOSYS, step: "try it".to_owned() };
+    let untried = || TrialResult::Failed { errno: libc::ENOSYS, step: "try it".to_owned() };
     needed
         .into_iter()
         .filter(|layer| !enough(*layer))
@@ -330,7 +331,7 @@ fn landlock(policy: &Policy, probe: &Probe, git: &git::Places) -> Option<Landloc
 #[cfg(target_os = "linux")]
 fn filter(policy: &Policy) -> Vec<u64> {
     let full = policy.level == Level::Full;
-    crate::filter::build(crate::filter::Facts {
+    crate::filter::build(crate::filter::FilterOptions {
         inet: full || policy.network == Network::Open,
         unix: policy.allow.unix,
         debug: policy.allow.debug,

@@ -1,7 +1,7 @@
 //! The program's environment: what must not get in, what tells it where it is.
 //!
-//! In: the complete environment the session would have outside. Out: the one it gets. Pure. Absent on purpose: secrets as
-//! such; values pass through and are never shown.
+//! In: the complete environment the session would have outside. Out: the one it gets. Pure. Absent
+//! on purpose: secrets as such; values pass through and are never shown.
 
 use std::ffi::{OsStr, OsString};
 
@@ -11,7 +11,8 @@ use crate::policy::{GitRules, Level, Network, Policy};
 /// Names the level, inside.
 pub const SANDBOX_VARIABLE: &str = "GREENROOM_SANDBOX";
 
-/// Ways to other programs' sockets and displays. They lead nowhere inside, and programs hang on some of them.
+/// Ways to other programs' sockets and displays. They lead nowhere inside, and programs hang on
+/// some of them.
 const SOCKETS: [&str; 12] = [
     "SSH_AUTH_SOCK",
     "SSH_AGENT_PID",
@@ -27,7 +28,8 @@ const SOCKETS: [&str; 12] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Housekeeping of git needs what a worktree's session may not write. Large fetches stay loose: packs are protected.
+/// Housekeeping of git needs what a worktree's session may not write. Large fetches stay loose:
+/// packs are protected.
 const GIT_CONFIG: [(&str, &str); 4] = [
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
@@ -51,7 +53,8 @@ pub(crate) fn set(policy: &Policy) -> Vec<(OsString, OsString)> {
     ));
     if let Network::Hosts(_) = policy.network {
         let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
-        // Not socks5h for ALL_PROXY: Python's httpx stops at the name if a package for it is missing.
+        // Not socks5h for ALL_PROXY: Python's httpx stops at the name if a package for it is
+        // missing.
         for name in [
             "HTTP_PROXY",
             "http_proxy",
@@ -84,7 +87,8 @@ pub(crate) fn git_config(policy: &Policy) -> Vec<(String, String)> {
 }
 
 impl Steps {
-    /// What the program gets instead of `outside`. A variable given twice counts once, the last time.
+    /// What the program gets instead of `outside`. A variable given twice counts once, the last
+    /// time.
     pub fn environment(&self, outside: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
         let mut env: Vec<(OsString, OsString)> = Vec::with_capacity(outside.len() + 16);
         let mut put = |name: &OsStr, value: &OsStr| {

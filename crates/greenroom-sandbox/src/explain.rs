@@ -1,7 +1,8 @@
 //! A plan in plain words: what is enforced by which layer, and what is not.
 //!
-//! In: a [`Plan`]. Out: an [`Explanation`], to be printed or serialised. Only what the plan's steps do is claimed, not what the
-//! policy wished; what is not protected is always part of it. Absent on purpose: advice.
+//! In: a [`Plan`]. Out: an [`Explanation`], to be printed or serialised. Only what the plan's steps
+//! do is claimed, not what the policy wished; what is not protected is always part of it. Absent on
+//! purpose: advice.
 
 use std::fmt;
 use std::path::Path;
@@ -145,7 +146,7 @@ fn list(paths: &[std::path::PathBuf]) -> String {
 
 fn network(plan: &Plan, full: bool, rules: &mut Vec<Rule>) {
     let (rule, held_by) = match (&plan.policy.network, plan.steps.network) {
-        (Network::Hosts(hosts), NetworkStep::Own { .. }) => {
+        (Network::Hosts(hosts), NetworkStep::OwnWithListener) => {
             let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
             let rule = format!(
                 "a loopback of its own; through the proxy on port {PROXY_PORT}: {}",
@@ -153,7 +154,7 @@ fn network(plan: &Plan, full: bool, rules: &mut Vec<Rule>) {
             );
             (rule, "network namespace, the daemon's proxy")
         }
-        (_, NetworkStep::Own { .. }) => {
+        (_, NetworkStep::Own | NetworkStep::OwnWithListener) => {
             ("a loopback of its own, nothing else".to_owned(), "network namespace, seccomp")
         }
         (Network::Open, _) => ("the machine's: TCP and UDP anywhere".to_owned(), "seccomp"),

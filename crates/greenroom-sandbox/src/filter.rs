@@ -1,8 +1,9 @@
 //! Which system calls a session may not make.
 //!
-//! In: a few facts of the plan ([`Facts`]). Out: a program for seccomp. A deny-list with "allow" as the default: what is not
-//! named here is held by the other layers. Calls that programs have a fallback for do not exist (ENOSYS), the rest is refused
-//! (EPERM). Absent on purpose: anything that needs to read memory; pointers can be changed after they were looked at.
+//! In: what it depends on ([`FilterOptions`]). Out: a program for seccomp. A deny-list with "allow"
+//! as the default: what is not named here is held by the other layers. Calls that programs have a
+//! fallback for do not exist (ENOSYS), the rest is refused (EPERM). Absent on purpose: anything
+//! that needs to read memory; pointers can be changed after they were looked at.
 
 pub(crate) mod bpf;
 
@@ -24,23 +25,24 @@ const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
 
 /// What the filter depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct FilterOptions {
     /// IP sockets, of the session's own network or of the machine's.
     pub(crate) inet: bool,
     pub(crate) unix: bool,
     pub(crate) debug: bool,
     pub(crate) spawn: bool,
-    /// Other processes cannot be named (pid namespace), nor other programs' shared memory (ipc namespace).
+    /// Other processes cannot be named (pid namespace), nor other programs' shared memory (ipc
+    /// namespace).
     pub(crate) namespaces: bool,
 }
 
 /// The program for this machine.
-pub(crate) fn build(facts: Facts) -> Vec<Instruction> {
+pub(crate) fn build(options: FilterOptions) -> Vec<Instruction> {
     let mut table = never();
     table.extend(without_fallback_needed());
     table.extend(modes());
-    table.extend(sockets(facts));
-    table.extend(processes(facts));
+    table.extend(sockets(options));
+    table.extend(processes(options));
     table.push((
         libc::SYS_ioctl,
         deny_if(vec![
@@ -48,7 +50,7 @@ pub(crate) fn build(facts: Facts) -> Vec<Instruction> {
             Test::Equals { arg: 1, value: libc::TIOCLINUX as u32 },
         ]),
     ));
-    if !facts.namespaces {
+    if !options.namespaces {
         table.extend(shared_memory());
         table.extend(scheduling());
     }
@@ -95,7 +97,7 @@ fn never() -> Vec<Row> {
         libc::SYS_request_key,
         libc::SYS_fanotify_init,
         libc::SYS_lookup_dcookie,
-        // The machine.
+        // Calls that change the machine itself.
         libc::SYS_kexec_load,
         libc::SYS_init_module,
         libc::SYS_finit_module,
@@ -121,7 +123,8 @@ fn never() -> Vec<Row> {
     common.into_iter().chain(of_machine).map(|number| (number, Case::Always(DENY))).collect()
 }
 
-/// Runtimes do without these. `openat2` and `clone3` carry their flags in memory, where a filter cannot look.
+/// Runtimes do without these. `openat2` and `clone3` carry their flags in memory, where a filter
+/// cannot look.
 fn without_fallback_needed() -> Vec<Row> {
     [
         libc::SYS_io_uring_setup,
@@ -166,8 +169,9 @@ fn modes() -> Vec<Row> {
     common.into_iter().chain(old).collect()
 }
 
-/// Families that are allowed, by list: a network namespace does not hold the others (vsock reaches the hypervisor).
-fn sockets(facts: Facts) -> Vec<Row> {
+/// Families that are allowed, by list: a network namespace does not hold the others (vsock reaches
+/// the hypervisor).
+fn sockets(options: FilterOptions) -> Vec<Row> {
     let family = |value: i32| Test::Equals { arg: 0, value: value as u32 };
     let mut made = vec![(
         Test::And(
@@ -176,15 +180,15 @@ fn sockets(facts: Facts) -> Vec<Row> {
         ),
         Act::Allow,
     )];
-    if facts.inet {
+    if options.inet {
         made.push((family(libc::AF_INET), Act::Allow));
         made.push((family(libc::AF_INET6), Act::Allow));
     }
-    if facts.unix {
+    if options.unix {
         made.push((family(libc::AF_UNIX), Act::Allow));
     }
     let mut paired = Vec::new();
-    if !facts.unix {
+    if !options.unix {
         // An end of a datagram pair can be connected anew, to any socket with a path.
         let datagram = Test::Masked { arg: 1, mask: 0xf, value: libc::SOCK_DGRAM as u32 };
         paired.push((datagram, DENY));
@@ -196,10 +200,10 @@ fn sockets(facts: Facts) -> Vec<Row> {
     ]
 }
 
-fn processes(facts: Facts) -> Vec<Row> {
+fn processes(options: FilterOptions) -> Vec<Row> {
     let mut rows = vec![(libc::SYS_prlimit64, non_zero(0))];
     let namespaces = (Test::AnyBit { arg: 0, mask: NEW_NAMESPACES }, DENY);
-    if facts.spawn {
+    if options.spawn {
         rows.push((libc::SYS_clone, Case::Tests(vec![namespaces], Act::Allow)));
     } else {
         let thread = (Test::AnyBit { arg: 0, mask: libc::CLONE_THREAD as u32 }, Act::Allow);
@@ -207,7 +211,7 @@ fn processes(facts: Facts) -> Vec<Row> {
         #[cfg(target_arch = "x86_64")]
         rows.extend([libc::SYS_fork, libc::SYS_vfork].map(|number| (number, Case::Always(DENY))));
     }
-    if !facts.debug {
+    if !options.debug {
         let peeking = [
             libc::SYS_ptrace,
             libc::SYS_process_vm_readv,
@@ -281,15 +285,15 @@ mod tests {
     use super::bpf::tests::answer;
     use super::*;
 
-    const FULL: Facts =
-        Facts { inet: true, unix: false, debug: false, spawn: true, namespaces: true };
-    const REDUCED: Facts = Facts { inet: false, namespaces: false, ..FULL };
+    const FULL: FilterOptions =
+        FilterOptions { inet: true, unix: false, debug: false, spawn: true, namespaces: true };
+    const REDUCED: FilterOptions = FilterOptions { inet: false, namespaces: false, ..FULL };
 
     #[track_caller]
-    fn check(facts: Facts, number: i64, args: &[u64], expected: Option<i32>) {
+    fn check(options: FilterOptions, number: i64, args: &[u64], expected: Option<i32>) {
         let mut all = [0; 6];
         all[..args.len()].copy_from_slice(args);
-        let code = build(facts);
+        let code = build(options);
         assert_eq!(answer(&code, number as u32, all), expected, "call {number} with {args:?}");
     }
 
@@ -322,7 +326,7 @@ mod tests {
         }
         let netlink = libc::AF_NETLINK as u64;
         check(FULL, libc::SYS_socket, &[netlink, 3, libc::NETLINK_KOBJECT_UEVENT as u64], EPERM);
-        check(Facts { unix: true, ..FULL }, libc::SYS_socket, &[1, 1], None);
+        check(FilterOptions { unix: true, ..FULL }, libc::SYS_socket, &[1, 1], None);
     }
 
     #[test]
@@ -332,7 +336,7 @@ mod tests {
         check(FULL, libc::SYS_socketpair, &[1, 2], EPERM);
         check(FULL, libc::SYS_socketpair, &[1, 2 | cloexec], EPERM);
         check(FULL, libc::SYS_socketpair, &[30, 1], EPERM);
-        check(Facts { unix: true, ..FULL }, libc::SYS_socketpair, &[1, 2], None);
+        check(FilterOptions { unix: true, ..FULL }, libc::SYS_socketpair, &[1, 2], None);
     }
 
     #[test]
@@ -356,7 +360,7 @@ mod tests {
         check(FULL, libc::SYS_clone, &[(libc::CLONE_NEWUSER | libc::SIGCHLD) as u64], EPERM);
         check(FULL, libc::SYS_clone3, &[], Some(libc::ENOSYS));
         check(FULL, libc::SYS_unshare, &[0], EPERM);
-        let alone = Facts { spawn: false, ..FULL };
+        let alone = FilterOptions { spawn: false, ..FULL };
         check(alone, libc::SYS_clone, &[libc::SIGCHLD as u64], EPERM);
         check(alone, libc::SYS_vfork, &[], EPERM);
         check(alone, libc::SYS_clone, &[libc::CLONE_THREAD as u64], None);
@@ -381,7 +385,7 @@ mod tests {
     #[test]
     fn debuggers_need_a_grant() {
         check(FULL, libc::SYS_ptrace, &[], EPERM);
-        check(Facts { debug: true, ..FULL }, libc::SYS_ptrace, &[], None);
+        check(FilterOptions { debug: true, ..FULL }, libc::SYS_ptrace, &[], None);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Who is below a process: its children, theirs, and so on, as the kernel says now.
 //!
-//! In: a pid. Out: pids with the parent each was seen below. Complete as far as descent goes: where the one at the top reaps
-//! orphans, nothing that was ever started below it is missing. Those that have ended and wait to be reaped count too. Absent
-//! on purpose: signals, and any other sign of kinship (terminals, groups, environments), which a stranger may share.
+//! In: a pid. Out: pids with the parent each was seen below. Complete as far as descent goes: where
+//! the one at the top reaps orphans, nothing that was ever started below it is missing. Processes
+//! that have ended and wait to be reaped count too. Absent on purpose: signals, and any other sign
+//! of kinship (terminals, groups, environments), which a stranger may share.
 
 use std::collections::HashMap;
 
-/// What is looked at in one round; the rest has its turn in the next.
+/// The most processes that one look finds; callers look again until nobody new appears.
 const MOST_PER_ROUND: usize = 65_536;
 
 /// What `/proc/PID/stat` says of a process.
@@ -27,7 +28,8 @@ impl Stat {
         Stat::parse(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The name is in parentheses and may itself hold any byte, parentheses included: fields count from the last one.
+    /// The name is in parentheses and may itself hold any byte, parentheses included: fields count
+    /// from the last one.
     pub fn parse(bytes: &[u8]) -> Option<Stat> {
         let begin = bytes.iter().position(|byte| *byte == b'(')?;
         let end = bytes.iter().rposition(|byte| *byte == b')')?;
@@ -71,8 +73,8 @@ pub fn children(pid: i32) -> Vec<i32> {
     children_of(pid, true)
 }
 
-/// The children of each of its threads. One that cannot be looked at is searched for if it must not be missed: it may be
-/// hidden from us while its children are not.
+/// The children of each of its threads. With `must`, all of `/proc` is searched if the process
+/// itself cannot be looked at: it may be hidden from us while its children are not.
 fn children_of(pid: i32, must: bool) -> Vec<i32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return if must { children_by_search(pid) } else { Vec::new() };

@@ -1,12 +1,13 @@
 //! The git directories of a repository's submodules, for `GitRules::Checkout`.
 //!
-//! In: a repository's `.git`. Out: every git directory below its `modules`, nested ones too; names of submodules may have
-//! slashes in them, so not every directory there is one. Follows no symlink. Absent on purpose: asking git, which would read
-//! configuration on the way.
+//! In: a repository's `.git`. Out: every git directory below its `modules`, nested ones too; names
+//! of submodules may have slashes in them, so not every directory there is one. Follows no symlink.
+//! Absent on purpose: asking git, which would read configuration on the way.
 
 use std::path::{Path, PathBuf};
 
-/// More than any repository has. A list that is cut would leave some unprotected, so there is none then.
+/// More than any repository has. A list that is cut would leave some unprotected, so there is none
+/// then.
 const MAX_MODULES: usize = 1024;
 /// Directories that are looked at before giving up.
 const MAX_LOOKS: usize = 16 * 1024;
@@ -22,7 +23,7 @@ pub fn of(git_dir: &Path) -> Option<Vec<PathBuf>> {
             if looks > MAX_LOOKS || found.len() > MAX_MODULES {
                 return None;
             }
-            // Of the entry itself: a symlink is no directory.
+            // The kind of the entry itself: a symlink is no directory.
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }

@@ -1,15 +1,17 @@
 //! What a session may do, in the user's terms.
 //!
-//! In: paths the caller has recorded or canonicalised, hosts, a level. Out: a [`Policy`] for `plan::compile`. Nothing here
-//! touches the file system. Paths must be absolute and free of symlinks; the stage opens them without following any and
-//! refuses what has become one. Absent on purpose: defaults that depend on the machine (which credentials to hide is the
-//! caller's list), and how any of it is enforced.
+//! In: paths the caller has recorded or canonicalised, hosts, a level. Out: a [`Policy`] for
+//! `plan::compile`. Nothing here touches the file system. Paths must be absolute and free of
+//! symlinks; the stage opens them without following any and refuses what has become one. Absent on
+//! purpose: defaults that depend on the machine (which credentials to hide is the caller's list),
+//! and how any of it is enforced.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
-/// How strong the fence must be. There is no "as strong as possible": a level is enforced or the session does not start.
+/// How strong the fence must be. There is no "as strong as possible": a level is enforced or the
+/// session does not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -18,8 +20,8 @@ pub enum Level {
     Full,
     /// Landlock and seccomp only, for machines without user namespaces. Never as root.
     Reduced,
-    /// No fence: limits, no new privileges, and everything ends with the program. For programs on pipes only, where whoever
-    /// starts them has been told that nothing else can be had.
+    /// No fence: limits, no new privileges, and everything ends with the program. For programs on
+    /// pipes only, where whoever starts them has been told that nothing else can be had.
     Bare,
 }
 
@@ -45,37 +47,43 @@ impl fmt::Display for Level {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Policy {
     pub level: Level,
-    /// Where the program starts. Visible even below a directory that is replaced; writable only if listed.
+    /// Where the program starts. Visible even below a directory that is replaced; writable only if
+    /// listed.
     pub cwd: PathBuf,
     /// Directories (or files) the session may change.
     pub writable: Vec<PathBuf>,
-    /// Read-only inside of what is writable, pinned so that no parent can be moved away. Level full only.
+    /// Read-only inside of what is writable, pinned so that no parent can be moved away. Level full
+    /// only.
     pub protected: Vec<Protected>,
-    /// Neither names nor contents are seen; below `home`, also of what is made or replaced later. What does not exist elsewhere
-    /// is passed over.
+    /// Neither names nor contents are seen; below `home`, also of what is made or replaced later.
+    /// What does not exist elsewhere is passed over.
     pub hidden: Vec<PathBuf>,
-    /// Must stay visible, read-only, although `/tmp`, `/run` or something hidden above it is replaced. What does not exist
-    /// is passed over.
+    /// Must stay visible, read-only, although `/tmp`, `/run` or something hidden above it is
+    /// replaced. What does not exist is passed over.
     pub visible: Vec<PathBuf>,
-    /// Something of the session's own at a place where it would find the user's. At level reduced nothing can be put there:
-    /// it is writable where it lies, and whoever made the policy tells the program.
+    /// Something of the session's own at a place where it would find the user's. At level reduced
+    /// nothing can be put there: it is writable where it lies, and whoever made the policy tells
+    /// the program.
     #[cfg_attr(feature = "serde", serde(default))]
     pub private: Vec<Private>,
     pub git: Option<GitRules>,
     pub network: Network,
     pub allow: Allow,
     pub limits: Limits,
-    /// Host directory, the session's own, that becomes `/tmp` inside (at level full) or `TMPDIR` (at level reduced).
+    /// Host directory, the session's own, that becomes `/tmp` inside (at level full) or `TMPDIR`
+    /// (at level reduced).
     pub tmp_dir: PathBuf,
     /// Never writable as a whole, and neither is anything above it.
     pub home: Option<PathBuf>,
     pub reads: Reads,
     /// `false`: no new processes, only threads. For plugins.
     pub spawn: bool,
-    /// stdin, stdout and stderr are what the stage was started with, and there is no terminal. For plugins.
+    /// stdin, stdout and stderr are what the stage was started with, and there is no terminal. For
+    /// plugins.
     #[cfg_attr(feature = "serde", serde(default))]
     pub pipes: bool,
-    /// Level full also where Landlock is missing or too old (before Linux 6.2): mounts, namespaces and seccomp carry it.
+    /// Level full also where Landlock is missing or too old (before Linux 6.2): mounts, namespaces
+    /// and seccomp carry it.
     pub without_landlock: bool,
 }
 
@@ -113,7 +121,8 @@ pub struct Protected {
     pub if_missing: IfMissing,
 }
 
-/// A name that does not exist cannot be pinned, and could be made inside. So it is made first, empty.
+/// A name that does not exist cannot be pinned, and could be made inside. So it is made first,
+/// empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -151,18 +160,19 @@ pub struct Private {
     pub at: PathBuf,
     /// A directory or a file of the host. It must be there.
     pub from: PathBuf,
-    /// Entries of `at` that are something else of the host, read-only: their name, and what is seen.
+    /// Entries of `at` that are something else of the host, read-only: their name, and what is
+    /// seen.
     pub views: Vec<(OsString, PathBuf)>,
 }
 
-/// What git needs to work in the session's directory, and must not be able to do. From recorded knowledge: never re-read
-/// from files the session could have written.
+/// What git needs to work in the session's directory, and must not be able to do. From recorded
+/// knowledge: never re-read from files the session could have written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum GitRules {
-    /// A linked worktree: its own index and HEAD, loose objects, and its own refs; neither hooks nor configuration nor
-    /// the pointer files through which git outside could be led astray.
+    /// A linked worktree: its own index and HEAD, loose objects, and its own refs; neither hooks
+    /// nor configuration nor the pointer files through which git outside could be led astray.
     Worktree {
         worktree: PathBuf,
         /// The repository's `.git`.
@@ -175,7 +185,8 @@ pub enum GitRules {
     Checkout {
         /// `<cwd>/.git`.
         git_dir: PathBuf,
-        /// The git directory of each submodule: see `modules::of`. One that is none is refused at the start.
+        /// The git directory of each submodule: see `modules::of`. A directory that is none is
+        /// refused at the start.
         modules: Vec<PathBuf>,
     },
 }
@@ -187,8 +198,9 @@ pub enum GitRules {
 pub enum Refs {
     /// Everything below `refs/heads/<dir>/`, which is this session's alone.
     Own { dir: String },
-    /// `refs/heads/<branch>`, in a directory that other branches share: those that exist at the start are pinned
-    /// (level full); branches made there later are not protected from this session.
+    /// `refs/heads/<branch>`, in a directory that other branches share: those that exist at the
+    /// start are pinned (level full); branches made there later are not protected from this
+    /// session.
     Shared { branch: String },
 }
 
@@ -203,6 +215,15 @@ pub enum Network {
     Hosts(Vec<HostPattern>),
     /// The machine's network, TCP and UDP.
     Open,
+}
+
+/// What may be reached through a proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Reach {
+    pub hosts: Vec<HostPattern>,
+    /// Plain HTTP too.
+    pub http: bool,
 }
 
 /// Exceptions the user may grant. Each voids a sentence of the promise.
@@ -229,8 +250,9 @@ pub struct Limits {
     /// Memory of its own that a process may write to. Reserved address space does not count.
     pub data_bytes: Option<u64>,
     pub cpu_seconds: Option<u64>,
-    /// Processes and threads. Counted by the kernel at level full, unless for root; otherwise it could count the user's only,
-    /// and whoever watches over a program on pipes counts its processes instead, now and then. Not counted for such sessions.
+    /// Processes and threads. Counted by the kernel at level full, unless for root; otherwise it
+    /// could count the user's only, and whoever watches over a program on pipes counts its
+    /// processes instead, now and then. Not counted for such sessions.
     pub processes: Option<u64>,
 }
 
@@ -239,7 +261,7 @@ pub struct Limits {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Reads {
-    /// Whatever the user may read, except what is hidden.
+    /// Everything the user may read, except what is hidden.
     All,
     /// The system's programs and libraries, what is writable, and these.
     Only(Vec<PathBuf>),
@@ -313,8 +335,9 @@ impl HostPattern {
     }
 }
 
-/// A host name as it is compared: ASCII letters, digits, hyphens and dots, lower case, one trailing dot off, no address in
-/// any spelling. Everything else is refused, so that nothing is compared in one form and dialled in another.
+/// A host name as it is compared: ASCII letters, digits, hyphens and dots, lower case, one trailing
+/// dot off, no address in any spelling. Everything else is refused, so that nothing is compared in
+/// one form and dialled in another.
 pub fn normalise(host: &str) -> Result<String, HostError> {
     let name = host.strip_suffix('.').unwrap_or(host);
     if name.is_empty() {

@@ -1,12 +1,14 @@
 //! What this machine can enforce, found by trying it.
 //!
-//! In: nothing. Out: a [`Probe`], one [`Trial`] per layer. Absent on purpose: reading `/sys` or asking for versions. On some
-//! machines a call is there and the step after it is refused, so only a whole trial tells.
+//! In: nothing. Out: a [`Probe`], one [`Trial`] per layer. Absent on purpose: reading `/sys` or
+//! asking for versions. On some machines a call is there and the step after it is refused, so only
+//! a whole trial tells.
 
 #[cfg(target_os = "linux")]
 mod trial;
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use crate::layer::Layer;
 
@@ -31,13 +33,13 @@ pub struct Probe {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Trial {
     pub layer: Layer,
-    pub outcome: Outcome,
+    pub outcome: TrialResult,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-pub enum Outcome {
+pub enum TrialResult {
     Works,
     Failed {
         errno: i32,
@@ -50,8 +52,8 @@ pub enum Outcome {
     },
 }
 
-/// Tries every layer for real, in children that are gone afterwards. Takes some milliseconds; one result is good for the life
-/// of a host, unless its machine is changed under it.
+/// Tries every layer for real, in children that are gone afterwards. Takes some milliseconds; one
+/// result is good for the life of a host, unless its machine is changed under it.
 pub fn probe() -> Probe {
     #[cfg(target_os = "linux")]
     return trial::probe();
@@ -59,20 +61,38 @@ pub fn probe() -> Probe {
     Probe { kernel: String::new(), uid: u32::MAX, landlock_abi: 0, trials: Vec::new() }
 }
 
-impl Probe {
-    pub fn works(&self, layer: Layer) -> bool {
-        self.trials.iter().any(|it| it.layer == layer && it.outcome == Outcome::Works)
+/// A probe that is made when it is first asked for. Clones share it.
+#[derive(Clone, Default)]
+pub struct LazyProbe(Arc<OnceLock<Probe>>);
+
+impl LazyProbe {
+    /// Blocks the first time, while each layer is tried.
+    pub fn get(&self) -> &Probe {
+        self.0.get_or_init(probe)
     }
 }
 
-impl fmt::Display for Outcome {
+/// A probe that was made before.
+impl From<Probe> for LazyProbe {
+    fn from(probe: Probe) -> LazyProbe {
+        LazyProbe(Arc::new(probe.into()))
+    }
+}
+
+impl Probe {
+    pub fn works(&self, layer: Layer) -> bool {
+        self.trials.iter().any(|it| it.layer == layer && it.outcome == TrialResult::Works)
+    }
+}
+
+impl fmt::Display for TrialResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Works => f.write_str("works"),
-            Outcome::Failed { errno, step } => {
+            TrialResult::Works => f.write_str("works"),
+            TrialResult::Failed { errno, step } => {
                 write!(f, "cannot {step}: {}", std::io::Error::from_raw_os_error(*errno))
             }
-            Outcome::NotTried { needs } => write!(f, "not tried: needs {needs}"),
+            TrialResult::NotTried { needs } => write!(f, "not tried: needs {needs}"),
         }
     }
 }
@@ -83,7 +103,7 @@ pub(crate) mod tests {
 
     /// A machine that can do everything.
     pub(crate) fn able() -> Probe {
-        let trial = |layer: &Layer| Trial { layer: *layer, outcome: Outcome::Works };
+        let trial = |layer: &Layer| Trial { layer: *layer, outcome: TrialResult::Works };
         let trials = Layer::ALL.iter().map(trial).collect();
         Probe { kernel: "6.18".into(), uid: 1000, landlock_abi: 7, trials }
     }

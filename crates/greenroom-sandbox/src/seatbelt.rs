@@ -1,13 +1,15 @@
 //! The same policy as a profile for macOS's Seatbelt.
 //!
-//! In: a [`Policy`] whose paths are real (`/private/tmp`, not `/tmp`). Out: the profile's text and its parameters, for
-//! `/usr/bin/sandbox-exec -p TEXT -D NAME=VALUE … -- PROGRAM …`. Paths and hosts never become part of the text: the text is made
-//! of fixed lines, and what they are about comes as parameters. Last match wins, so denials stand last. **Not run anywhere by
-//! us yet:** the tests compare text, not what a Mac does with it.
+//! In: a [`Policy`] whose paths are real (`/private/tmp`, not `/tmp`). Out: the profile's text and
+//! its parameters, for `/usr/bin/sandbox-exec -p TEXT -D NAME=VALUE … -- PROGRAM …`, printed by
+//! `sandbox explain --for macos`. Paths and hosts never become part of the text: the text is made
+//! of fixed lines, and what they are about comes as parameters. Last match wins, so denials stand
+//! last. **Untried on a Mac:** the tests compare text, not what a Mac does with it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::compile::Refused;
+use crate::compile::{Refused, check_paths};
 use crate::policy::{GitRules, Network, Policy, Reads, Refs};
 
 /// What goes to `sandbox-exec`.
@@ -55,9 +57,26 @@ const OPEN_NETWORK: &str = r#"(allow network-outbound (remote ip))
 (allow mach-lookup (global-name "com.apple.SystemConfiguration.DNSConfiguration"))
 "#;
 
-/// The profile. `tty` is the session's terminal; `proxy_port` is where the daemon's proxy listens for this session, which
-/// must ask for its token there: loopback is shared on macOS.
+/// What everybody who sees a profile is told first.
+pub const UNTRIED: &str = "untried on a Mac: only the text of this profile is tested";
+
+/// As a file for `sandbox-exec -f`, with the parameters in a comment: escaped, so that no name of a
+/// file ends the comment.
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            ";; {UNTRIED}\n{}\n;; sandbox-exec -f FILE, and for each of these -D:",
+            self.text
+        )?;
+        self.params.iter().try_for_each(|(name, value)| writeln!(f, ";;   {name}={value:?}"))
+    }
+}
+
+/// The profile. `tty` is the session's terminal; `proxy_port` is where the daemon's proxy listens
+/// for this session, which must ask for its token there: loopback is shared on macOS.
 pub fn profile(policy: &Policy, tty: &Path, proxy_port: u16) -> Result<Profile, Refused> {
+    check_paths(policy)?;
     let mut made = Lines { text: BASE.to_owned(), params: vec![("TTY".into(), tty.to_owned())] };
     if policy.spawn {
         made.text.push_str("(allow process-fork)\n");
@@ -69,13 +88,12 @@ pub fn profile(policy: &Policy, tty: &Path, proxy_port: u16) -> Result<Profile, 
             made.each("allow file-read*", "subpath", "READ", paths);
         }
     }
-    made.each("allow file-read* file-write*", "subpath", "WRITE", &policy.writable);
-    made.each(
-        "allow file-read* file-write*",
-        "subpath",
-        "TMP",
-        std::slice::from_ref(&policy.tmp_dir),
-    );
+    let write = "allow file-read* file-write*";
+    made.each(write, "subpath", "WRITE", &policy.writable);
+    made.each(write, "subpath", "TMP", std::slice::from_ref(&policy.tmp_dir));
+    // Nothing can be put at another place: it is writable where it lies, and the program is told.
+    let private: Vec<PathBuf> = policy.private.iter().map(|it| it.from.clone()).collect();
+    made.each(write, "subpath", "PRIVATE", &private);
     if let Some(rules) = &policy.git {
         git(&mut made, rules);
     }

@@ -54,14 +54,31 @@ pub struct Row {
 impl Row {
     /// The text of the row, gaps as blanks, trailing blanks trimmed.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        let mut col = 0;
-        for run in &self.runs {
-            text.extend(std::iter::repeat_n(' ', usize::from(run.col.saturating_sub(col))));
-            text.push_str(&run.text);
-            col = run.col + run.width;
-        }
+        let mut text = self.text_between(0, u16::MAX);
         text.truncate(text.trim_end_matches(' ').len());
+        text
+    }
+
+    /// The text between two columns, gaps as blanks.
+    pub fn text_between(&self, from: u16, to: u16) -> String {
+        let mut text = String::new();
+        let mut at = from;
+        for run in &self.runs {
+            let end = run.col + run.width;
+            if end <= from || run.col >= to {
+                continue;
+            }
+            text.extend(std::iter::repeat_n(' ', usize::from(run.col.saturating_sub(at))));
+            if run.text.chars().count() == usize::from(run.width) {
+                let skip = usize::from(from.saturating_sub(run.col));
+                let take = usize::from(end.min(to) - run.col.max(from));
+                text.extend(run.text.chars().skip(skip).take(take));
+            } else {
+                // Wide or combined characters: whole runs, no cutting inside.
+                text.push_str(&run.text);
+            }
+            at = end;
+        }
         text
     }
 }
@@ -109,6 +126,15 @@ pub enum Underline {
     Dotted,
     Dashed,
 }
+
+/// The flags that SGR sets.
+pub(crate) const STYLE: Flags = Flags::INVERSE
+    .union(Flags::BOLD)
+    .union(Flags::ITALIC)
+    .union(Flags::ALL_UNDERLINES)
+    .union(Flags::DIM)
+    .union(Flags::HIDDEN)
+    .union(Flags::STRIKEOUT);
 
 /// Rows `from..to` of a grid; negative lines are history.
 pub(crate) fn rows(grid: &Grid<Cell>, from: i32, to: i32) -> Vec<Row> {
@@ -179,18 +205,10 @@ fn trim(runs: &mut Vec<Run>) {
     }
 }
 
-const STYLE_FLAGS: Flags = Flags::INVERSE
-    .union(Flags::BOLD)
-    .union(Flags::ITALIC)
-    .union(Flags::ALL_UNDERLINES)
-    .union(Flags::DIM)
-    .union(Flags::HIDDEN)
-    .union(Flags::STRIKEOUT);
-
 fn same_style(a: &Cell, b: &Cell) -> bool {
     a.fg == b.fg
         && a.bg == b.bg
-        && (a.flags & STYLE_FLAGS) == (b.flags & STYLE_FLAGS)
+        && (a.flags & STYLE) == (b.flags & STYLE)
         && (a.extra.is_none() && b.extra.is_none() || a.hyperlink() == b.hyperlink())
 }
 
@@ -210,17 +228,17 @@ fn style(cell: &Cell) -> Style {
     }
 }
 
+pub(crate) const UNDERLINES: [(Flags, Underline); 5] = [
+    (Flags::UNDERLINE, Underline::Single),
+    (Flags::DOUBLE_UNDERLINE, Underline::Double),
+    (Flags::UNDERCURL, Underline::Curly),
+    (Flags::DOTTED_UNDERLINE, Underline::Dotted),
+    (Flags::DASHED_UNDERLINE, Underline::Dashed),
+];
+
 fn underline(flags: Flags) -> Underline {
-    [
-        (Flags::UNDERLINE, Underline::Single),
-        (Flags::DOUBLE_UNDERLINE, Underline::Double),
-        (Flags::UNDERCURL, Underline::Curly),
-        (Flags::DOTTED_UNDERLINE, Underline::Dotted),
-        (Flags::DASHED_UNDERLINE, Underline::Dashed),
-    ]
-    .into_iter()
-    .find_map(|(flag, kind)| flags.contains(flag).then_some(kind))
-    .unwrap_or_default()
+    let found = UNDERLINES.into_iter().find(|(flag, _)| flags.contains(*flag));
+    found.map(|(_, kind)| kind).unwrap_or_default()
 }
 
 fn color(color: AnsiColor) -> Color {

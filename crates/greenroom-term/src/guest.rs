@@ -33,7 +33,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    pub fn new(size: Size, history: usize) -> Guest {
+    pub(crate) fn new(size: Size, history: usize) -> Guest {
         let config = Config { scrolling_history: history, ..Config::default() };
         let mut guest = Guest {
             term: Term::new(config, &dimensions(size), VoidListener),
@@ -45,37 +45,37 @@ impl Guest {
         guest
     }
 
-    pub fn cols(&self) -> usize {
+    pub(crate) fn cols(&self) -> usize {
         self.term.columns()
     }
 
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.term.screen_lines()
     }
 
-    pub fn grid(&self) -> &Grid<Cell> {
+    pub(crate) fn grid(&self) -> &Grid<Cell> {
         self.term.grid()
     }
 
-    pub fn on_alternate(&self) -> bool {
+    pub(crate) fn on_alternate(&self) -> bool {
         self.term.mode().contains(TermMode::ALT_SCREEN)
     }
 
     /// The primary grid while it is not the active one.
-    pub fn parked(&self) -> Option<&Grid<Cell>> {
+    pub(crate) fn parked(&self) -> Option<&Grid<Cell>> {
         self.parked.as_ref()
     }
 
-    pub fn parked_mut(&mut self) -> Option<&mut Grid<Cell>> {
+    pub(crate) fn parked_mut(&mut self) -> Option<&mut Grid<Cell>> {
         self.parked.as_mut()
     }
 
     /// The alternate grid's saved cursor while the primary screen is shown.
-    pub fn alt_saved(&self) -> &Cursor<Cell> {
+    pub(crate) fn alt_saved(&self) -> &Cursor<Cell> {
         &self.alt_saved
     }
 
-    pub fn enter_alternate(&mut self) {
+    pub(crate) fn enter_alternate(&mut self) {
         if self.on_alternate() {
             return;
         }
@@ -89,7 +89,7 @@ impl Guest {
         self.parked = Some(primary);
     }
 
-    pub fn leave_alternate(&mut self) {
+    pub(crate) fn leave_alternate(&mut self) {
         if let Some(primary) = self.parked.take() {
             let alt = self.switch(primary);
             self.alt_saved = alt.saved_cursor;
@@ -97,7 +97,7 @@ impl Guest {
     }
 
     /// RIS.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.leave_alternate();
         self.term.reset_state();
         self.alt_saved = Cursor::default();
@@ -106,7 +106,7 @@ impl Guest {
     /// The guest's resize. A screen without history would lose the lines that a narrower width
     /// pushes over the top, even with empty rows at the bottom: it gets history for a moment.
     /// False when the size was this already: then nothing at all happens, as in the guest.
-    pub fn resize(&mut self, size: Size) -> bool {
+    pub(crate) fn resize(&mut self, size: Size) -> bool {
         let to = dimensions(size);
         let (cols, rows) = (to.columns, to.screen_lines);
         if cols == self.cols() && rows == self.rows() {

@@ -52,6 +52,19 @@ pub enum MouseMode {
     Any,
 }
 
+impl MouseMode {
+    /// The number of the private mode that switches it on.
+    pub(crate) fn private_mode(self) -> Option<u16> {
+        match self {
+            MouseMode::Off => None,
+            MouseMode::X10 => Some(9),
+            MouseMode::Normal => Some(1000),
+            MouseMode::Button => Some(1002),
+            MouseMode::Any => Some(1003),
+        }
+    }
+}
+
 /// How mouse events are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MouseEncoding {
@@ -64,6 +77,18 @@ pub enum MouseEncoding {
     Sgr,
     /// `CSI ? 1016 h`: as SGR, in pixels.
     SgrPixels,
+}
+
+impl MouseEncoding {
+    /// The number of the private mode that switches it on.
+    pub(crate) fn private_mode(self) -> Option<u16> {
+        match self {
+            MouseEncoding::Legacy => None,
+            MouseEncoding::Utf8 => Some(1005),
+            MouseEncoding::Sgr => Some(1006),
+            MouseEncoding::SgrPixels => Some(1016),
+        }
+    }
 }
 
 /// The bits of [`InputModes::kitty_flags`].

@@ -170,11 +170,11 @@ impl fmt::Debug for Mods {
 
 /// The lower-case letter on the same key, if there is exactly one.
 fn lower_of(c: char) -> Option<char> {
-    let only = |mut it: std::vec::IntoIter<char>| match (it.next(), it.next()) {
-        (Some(one), None) => Some(one),
-        _ => None,
-    };
-    let lower = only(c.to_lowercase().collect::<Vec<_>>().into_iter())?;
-    let back = only(lower.to_uppercase().collect::<Vec<_>>().into_iter())?;
-    (lower != c && back == c).then_some(lower)
+    let lower = only(c.to_lowercase())?;
+    (lower != c && only(lower.to_uppercase()) == Some(c)).then_some(lower)
+}
+
+/// The character, if it is a single one.
+fn only(mut chars: impl Iterator<Item = char>) -> Option<char> {
+    chars.next().filter(|_| chars.next().is_none())
 }

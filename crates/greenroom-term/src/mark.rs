@@ -47,7 +47,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    pub fn push(&mut self, mark: Mark) {
+    pub(crate) fn push(&mut self, mark: Mark) {
         if mark == Mark::Bell && self.waiting.back() == Some(&Mark::Bell) {
             return;
         }
@@ -59,7 +59,7 @@ impl Marks {
         }
     }
 
-    pub fn take(&mut self) -> Vec<Mark> {
+    pub(crate) fn take(&mut self) -> Vec<Mark> {
         self.bytes = 0;
         std::mem::take(&mut self.waiting).into()
     }

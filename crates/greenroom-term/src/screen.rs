@@ -15,7 +15,7 @@ use vte::ansi::CursorShape as AnsiShape;
 use crate::frame::{self, Cursor, CursorShape, Frame, Row};
 use crate::front::Front;
 use crate::input_modes::InputModes;
-use crate::keyframe::{self, Marked};
+use crate::keyframe::{self, AnnotatedKeyframe};
 use crate::mark::Mark;
 use crate::size::Size;
 
@@ -59,14 +59,15 @@ impl Screen {
         keyframe::write(&self.front)
     }
 
-    /// The same in ordinary sequences only, for terminals that are not ours: what those cannot say is left out.
+    /// The same in ordinary sequences only, for terminals that are not ours: what those cannot say
+    /// is left out.
     pub fn viewer_keyframe(&self) -> Vec<u8> {
         keyframe::write_public(&self.front)
     }
 
     /// The same, with what is known of its parts.
-    pub fn marked_keyframe(&self) -> Marked {
-        keyframe::write_marked(&self.front)
+    pub fn annotated_keyframe(&self) -> AnnotatedKeyframe {
+        keyframe::write_annotated(&self.front)
     }
 
     /// A new screen from a keyframe. Replies and marks that the keyframe caused are dropped: they
@@ -199,7 +200,7 @@ impl Screen {
         if self.broken {
             return;
         }
-        // Whatever the panic left behind is never fed again, only read or thrown away.
+        // The screen that the panic left behind is never fed again, only read or thrown away.
         let done = catch_unwind(AssertUnwindSafe(|| act(&mut self.front)));
         self.broken = done.is_err();
         if std::mem::take(&mut self.front.touched) || self.broken {

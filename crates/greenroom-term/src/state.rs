@@ -24,7 +24,7 @@ const MAX_KEYBOARD: usize = 32;
 /// The guest's tab stops are this far apart at first.
 const TAB_INTERVAL: usize = 8;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct State {
     pub region: Range<usize>,
     pub tabs: Vec<bool>,
@@ -47,27 +47,16 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub fn new(cols: usize, rows: usize) -> State {
+    pub(crate) fn new(cols: usize, rows: usize) -> State {
         State {
             region: 0..rows,
             tabs: (0..cols).map(|col| col % TAB_INTERVAL == 0).collect(),
-            charset: CharsetIndex::G0,
-            title: None,
-            titles: Vec::new(),
-            keyboard: [Vec::new(), Vec::new()],
-            modify_other_keys: 0,
-            cursor_style: None,
-            colors: BTreeMap::new(),
-            mouse: MouseMode::Off,
-            mouse_encoding: MouseEncoding::Legacy,
-            backarrow: false,
-            sync_update: false,
-            last_char: None,
+            ..State::default()
         }
     }
 
     /// RIS. Colours and the repeated character survive, as they do in the guest.
-    pub fn reset(&mut self, cols: usize, rows: usize) {
+    pub(crate) fn reset(&mut self, cols: usize, rows: usize) {
         let fresh = State::new(cols, rows);
         let old = std::mem::replace(self, fresh);
         self.colors = old.colors;
@@ -75,7 +64,7 @@ impl State {
     }
 
     /// Mirrors the guest's resize: the region becomes the whole screen, new columns get stops.
-    pub fn resized(&mut self, cols: usize, rows: usize) {
+    pub(crate) fn resized(&mut self, cols: usize, rows: usize) {
         self.region = 0..rows;
         let mut col = self.tabs.len();
         self.tabs.resize_with(cols, || {
@@ -85,27 +74,27 @@ impl State {
     }
 
     /// Mirrors the guest's DECSTBM, `top` and `bottom` counted from 1.
-    pub fn set_region(&mut self, top: usize, bottom: Option<usize>, rows: usize) {
+    pub(crate) fn set_region(&mut self, top: usize, bottom: Option<usize>, rows: usize) {
         let bottom = bottom.unwrap_or(rows);
         if top < bottom {
             self.region = (top - 1).min(rows)..bottom.min(rows);
         }
     }
 
-    pub fn region_is_full(&self, rows: usize) -> bool {
+    pub(crate) fn region_is_full(&self, rows: usize) -> bool {
         self.region == (0..rows)
     }
 
-    pub fn tabs_are_default(&self) -> bool {
+    pub(crate) fn tabs_are_default(&self) -> bool {
         self.tabs.iter().enumerate().all(|(col, &stop)| stop == (col % TAB_INTERVAL == 0))
     }
 
-    pub fn set_title(&mut self, mut title: String) {
+    pub(crate) fn set_title(&mut self, mut title: String) {
         title.truncate(title.floor_char_boundary(MAX_TITLE));
         self.title = Some(title);
     }
 
-    pub fn push_title(&mut self) {
+    pub(crate) fn push_title(&mut self) {
         if self.titles.len() == MAX_TITLES {
             self.titles.remove(0);
         }
@@ -113,20 +102,17 @@ impl State {
     }
 
     /// Whether there was a title to take back.
-    pub fn pop_title(&mut self) -> bool {
-        let popped = self.titles.pop();
-        let any = popped.is_some();
-        if let Some(title) = popped {
-            self.title = title;
-        }
-        any
+    pub(crate) fn pop_title(&mut self) -> bool {
+        let Some(title) = self.titles.pop() else { return false };
+        self.title = title;
+        true
     }
 
-    pub fn keyboard_flags(&self, alternate: bool) -> u8 {
+    pub(crate) fn keyboard_flags(&self, alternate: bool) -> u8 {
         self.keyboard[usize::from(alternate)].last().copied().unwrap_or(0)
     }
 
-    pub fn push_keyboard(&mut self, alternate: bool, flags: u8) {
+    pub(crate) fn push_keyboard(&mut self, alternate: bool, flags: u8) {
         let stack = &mut self.keyboard[usize::from(alternate)];
         if stack.len() == MAX_KEYBOARD {
             stack.remove(0);
@@ -134,13 +120,13 @@ impl State {
         stack.push(flags);
     }
 
-    pub fn pop_keyboard(&mut self, alternate: bool, count: usize) {
+    pub(crate) fn pop_keyboard(&mut self, alternate: bool, count: usize) {
         let stack = &mut self.keyboard[usize::from(alternate)];
         stack.truncate(stack.len().saturating_sub(count));
     }
 
     /// `CSI = flags ; how u` changes the entry in force; on an empty stack it makes one.
-    pub fn set_keyboard(&mut self, alternate: bool, flags: u8) {
+    pub(crate) fn set_keyboard(&mut self, alternate: bool, flags: u8) {
         match self.keyboard[usize::from(alternate)].last_mut() {
             Some(top) => *top = flags,
             None => self.push_keyboard(alternate, flags),

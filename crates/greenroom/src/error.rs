@@ -11,8 +11,9 @@ use greenroom_protocol::fault::exit;
 use greenroom_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value, json};
 
-/// The outcome of a verb: an exit code that is not a failure to report (0 mostly), or a failure.
-pub type Outcome = Result<u8, Failure>;
+/// How a verb ended: with an exit code that is not a failure to report (0 mostly), or with a
+/// failure.
+pub type ExitResult = Result<u8, Failure>;
 
 /// Why a verb did not do what it was asked.
 #[derive(Clone, Debug)]
@@ -66,7 +67,8 @@ impl Failure {
         Failure { quiet, ..Failure::failed(format!("{attempt}: {}", plain(error))) }
     }
 
-    /// So many bytes of output are missing from the answer, because filters are slower than the program.
+    /// So many bytes of output are missing from the answer, because filters are slower than the
+    /// program.
     pub fn behind(message: impl Into<String>, bytes: u64) -> Failure {
         let mut failure = Failure::new(FaultKind::Timeout, message);
         failure.data.insert("behind".to_owned(), bytes.into());

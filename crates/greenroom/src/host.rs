@@ -1,35 +1,35 @@
 //! The way to the host: connect, and start it if nobody listens.
 //!
-//! In: the environment and `--no-start`. Out: a [`Host`] to call, or a failure that says what to do.
-//! Two starters at once are fine: one keeper gets the directory, the other starter connects to it. A
-//! directory that is held is never given a second host: its keeper is asked to make a vanished
-//! socket again, and after a while it is said who holds it. Absent on purpose: what the host does.
+//! In: the environment and `--no-start`. Out: a [`HostClient`] to call, or a failure that says what
+//! to do. Two starters at once are fine: one keeper gets the directory, the other starter connects
+//! to it. A directory that is held is never given a second host: its keeper is asked to make a
+//! vanished socket again, and after a while it is said who holds it. Absent on purpose: what the
+//! host does.
 
-mod keeper;
+pub mod keeper;
 mod private;
-mod way;
+mod socket_link;
 
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use greenroom_client::{Client, ClientError};
-use greenroom_daemon::{Paths, PathsError};
+use greenroom_client::{Client, ClientError, Method, method};
+use greenroom_config::{Config, Paths, PathsError};
 use greenroom_keeper::claim::keeper_of;
+use greenroom_protocol::api::Empty;
+use greenroom_protocol::api::server::StatsResult;
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-pub use keeper::{Keeper, Said, Stopped, program};
-pub use private::PrivateHost;
-pub use way::Way;
 
 use crate::error::{Failure, plain};
+pub use keeper::{OwnedKeeper, Said, program};
+pub use private::PrivateHost;
+pub use socket_link::SocketLink;
 
 /// How long a keeper that holds the directory may take to listen again, or to end.
 const HELD_PATIENCE: Duration = Duration::from_secs(10);
-/// Whoever waits for it looks again this often at first, and then ever more rarely.
+/// A starter looks for the socket again after this pause, which doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// How much of a daemon's last line is told.
@@ -39,7 +39,7 @@ pub const SOCKET_VARIABLE: &str = "GREENROOM_SOCKET";
 
 /// The host, connected.
 #[derive(Clone, Debug)]
-pub struct Host {
+pub struct HostClient {
     pub client: Client,
 }
 
@@ -47,7 +47,8 @@ pub struct Host {
 #[derive(Clone, Debug)]
 pub struct Address {
     pub socket: PathBuf,
-    /// Where everything else of it lies. Nothing is known of a socket somebody named, and it is somebody's to serve.
+    /// Where everything else of it lies. Nothing is known of a socket somebody named, and it is
+    /// somebody's to serve.
     paths: Option<Paths>,
 }
 
@@ -83,8 +84,8 @@ impl Address {
     /// A login that began after the host has its second way to it from now on.
     fn lead(&self) {
         if let Some(alias) = self.paths.as_ref().and_then(Paths::alias) {
-            // Somebody who knows only this way will not find it; we have another.
-            let _ = greenroom_keeper::lead(&alias, &self.socket);
+            // Without the alias only programs that know no other path miss the host.
+            let _ = greenroom_keeper::make_alias(&alias, &self.socket);
         }
     }
 
@@ -98,6 +99,7 @@ impl Address {
 pub fn paths() -> Result<Paths, Failure> {
     Paths::from_env().map_err(|error| {
         let hint = match &error {
+            PathsError::RelativeHome { .. } => "set HOME to the whole path of your home".to_owned(),
             PathsError::Relative { path } => {
                 format!("give the whole path: GREENROOM_HOME=\"$PWD/{}\"", path.display())
             }
@@ -111,14 +113,21 @@ pub fn paths() -> Result<Paths, Failure> {
     })
 }
 
-impl Host {
+/// The settings, as the host would read them now.
+pub fn config() -> Result<Config, Failure> {
+    Config::load(&paths()?.config_file()).map_err(|error| {
+        Failure::failed(error.to_string()).hint(format!("edit {}", error.file().display()))
+    })
+}
+
+impl HostClient {
     /// Connects, starting the host if nobody listens and `may_start`.
-    pub async fn reach(may_start: bool) -> Result<Host, Failure> {
+    pub async fn reach(may_start: bool) -> Result<HostClient, Failure> {
         let address = Address::from_env()?;
         let mut wait = Wait::default();
         loop {
             let error = match address.connect().await {
-                Ok(client) => return Ok(Host { client }),
+                Ok(client) => return Ok(HostClient { client }),
                 Err(error) => error,
             };
             if !is_absent(&error) {
@@ -141,49 +150,55 @@ impl Host {
     }
 
     /// The host if one runs; never started.
-    pub async fn if_running() -> Result<Option<Host>, Failure> {
+    pub async fn if_running() -> Result<Option<HostClient>, Failure> {
         let address = Address::from_env()?;
         match Client::connect_now(&address.socket).await {
-            Ok(client) => Ok(Some(Host { client })),
+            Ok(client) => Ok(Some(HostClient { client })),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(called("reach the host", error)),
         }
     }
 
     /// Connects to a host at this socket; never starts one.
-    pub async fn at(socket: &Path) -> Result<Host, Failure> {
+    pub async fn at(socket: &Path) -> Result<HostClient, Failure> {
         let client =
             Client::connect(socket).await.map_err(|error| called("reach the host", error))?;
-        Ok(Host { client })
+        Ok(HostClient { client })
+    }
+
+    /// What the host says of itself.
+    pub async fn stats(&self) -> Result<StatsResult, Failure> {
+        self.call::<method::ServerStats>(&Empty {}, "ask the host").await
     }
 
     /// Calls a method; `attempt` ("send to s3") names it in a failure.
-    pub async fn call<R: DeserializeOwned>(
+    pub async fn call<M: Method>(
         &self,
-        method: &str,
-        params: &(impl Serialize + Sync),
+        params: &M::Params,
         attempt: &str,
-    ) -> Result<R, Failure> {
-        self.client.call(method, params).await.map_err(|error| called(attempt, error))
+    ) -> Result<M::Result, Failure> {
+        self.client.call::<M>(params).await.map_err(|error| called(attempt, error))
     }
 }
 
 /// A client's error as the user hears of it.
 pub fn called(attempt: &str, error: ClientError) -> Failure {
-    let hint = error.hint();
+    let (kind, hint) = (error.kind(), error.hint());
     match error {
         ClientError::Fault(fault) => Failure::refused(attempt, fault),
+        ClientError::Late { why } => {
+            let failure = called(attempt, *why);
+            Failure {
+                message: format!("{}; what was asked may still happen", failure.message),
+                ..failure
+            }
+        }
         ClientError::KeepsDying => {
             let why = last_words().map(|words| format!(": {words}")).unwrap_or_default();
             let message = format!("cannot {attempt}: {error}{why}");
             Failure { hint, ..Failure::unavailable(message) }
         }
         ClientError::Unreachable { path, source } => {
-            let kind = ClientError::Unreachable {
-                path: path.clone(),
-                source: std::io::Error::from(source.kind()),
-            }
-            .kind();
             let message = format!(
                 "cannot {attempt}: the host at {} does not answer: {}",
                 path.display(),
@@ -200,9 +215,7 @@ pub fn called(attempt: &str, error: ClientError) -> Failure {
             };
             Failure { hint, ..Failure::new(kind, message) }
         }
-        error => {
-            Failure { hint, ..Failure::new(error.kind(), format!("cannot {attempt}: {error}")) }
-        }
+        error => Failure { hint, ..Failure::new(kind, format!("cannot {attempt}: {error}")) },
     }
 }
 
@@ -268,7 +281,7 @@ fn held(pid: Option<i32>, address: &Address) -> Failure {
     Failure::unavailable(message).hint(hint)
 }
 
-/// What came of a start.
+/// The result of starting a keeper.
 enum Started {
     Up,
     /// Another keeper is there, or still there.
@@ -280,10 +293,10 @@ async fn start_in_background(paths: &Paths) -> Result<Started, Failure> {
         Failure::failed(format!("cannot start the host: {error}"))
             .hint("set GREENROOM_HOME to a directory you can write to")
     })?;
-    let mut keeper = Keeper::command(None, &[]);
-    keeper.command.stdout(Stdio::null()).stderr(Stdio::null());
-    let (child, ready) = keeper.start()?;
-    let said = ready.wait().await;
+    let mut command = keeper::command(None);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let (child, said) = keeper::start(command)?;
+    let said = said.await;
     // It goes on without us, and the kernel's table must not keep a zombie meanwhile: we end soon.
     drop(child);
     match said {
@@ -301,7 +314,7 @@ async fn start_in_background(paths: &Paths) -> Result<Started, Failure> {
     }
 }
 
-/// What the daemon said when it ended says more than that it ended.
+/// The daemon's last words if there are any, else the keeper's sentence that it ended.
 fn reason(text: &str) -> &str {
     match text.trim_end().split_once('\n') {
         Some((_, said)) if !said.trim().is_empty() => said.trim(),

@@ -3,8 +3,8 @@
 //! The first argument selects a stage: `keeper` and `daemon` are the host's own processes,
 //! `fake-agent` the program of the demo; everything else is a verb of the command line. The map:
 //! [`cli`] is the tree of verbs, [`commands`] does them, [`host`] finds or starts the host,
-//! [`attach`] is the interactive terminal, [`player`] plays recordings, [`output`], [`safe`] and [`error`] are how we speak, [`stage`]
-//! enters the host's processes.
+//! [`attach`] is the interactive terminal, [`player`] plays recordings, [`output`], [`safe`] and
+//! [`error`] are how we speak, [`stage`] enters the host's processes.
 #![forbid(unsafe_code)]
 
 mod attach;
@@ -12,6 +12,7 @@ mod cli;
 mod commands;
 mod error;
 mod host;
+mod input;
 mod output;
 mod player;
 mod safe;
@@ -29,6 +30,7 @@ use greenroom_protocol::fault::exit;
 use cli::Cli;
 use commands::Context;
 use error::Failure;
+use output::Output;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
@@ -49,14 +51,14 @@ fn main() -> ExitCode {
     let context = Context::new(&cli.global);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return report(&Failure::io("cannot start", &error), context.out.json),
+        Err(error) => return report(&Failure::io("cannot start", &error), context.out),
     };
     let outcome = runtime.block_on(commands::run(cli.verb, &context));
     // A thread that waits for the terminal or stdin must not keep us.
     runtime.shutdown_background();
     match outcome {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => report(&failure, context.out.json),
+        Err(failure) => report(&failure, context.out),
     }
 }
 
@@ -95,17 +97,13 @@ fn usage(error: clap::Error, args: &[OsString]) -> ExitCode {
     let message = message.strip_prefix("error: ").unwrap_or(message).to_owned();
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: ").map(str::to_owned));
     let hint = tip.unwrap_or_else(|| "greenroom --help".to_owned());
-    report(&Failure::usage(message).hint(hint), true)
+    report(&Failure::usage(message).hint(hint), Output::detect(true))
 }
 
-fn report(failure: &Failure, json: bool) -> ExitCode {
+fn report(failure: &Failure, out: Output) -> ExitCode {
     if failure.quiet {
         return ExitCode::SUCCESS;
     }
-    if json {
-        output::tell_json(&failure.to_json());
-    } else {
-        output::tell(&format!("greenroom: {failure}"));
-    }
+    out.failure(failure);
     ExitCode::from(failure.exit)
 }

@@ -1,17 +1,21 @@
 //! What reaches the user: the answer on stdout, everything else on stderr.
 //!
 //! In: values, tables, lines. Out: text for people, or with `--json` one document or JSON lines.
-//! Colours mean something (state, failure) and never stand alone: a glyph and a word carry the same.
-//! Where the locale knows no UTF-8 the glyphs are ASCII. Absent on purpose: progress bars, logs.
+//! Colours mean something (state, failure) and never stand alone: a glyph and a word carry the
+//! same. Where the locale knows no UTF-8 the glyphs are ASCII. Absent on purpose: progress bars,
+//! logs.
 
 mod table;
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
 
+use greenroom_protocol::Timestamp;
+use greenroom_protocol::fault::exit;
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::error::Failure;
+use crate::error::{ExitResult, Failure};
 use crate::safe;
 pub use crate::safe::one_line;
 pub use table::Cell;
@@ -40,17 +44,17 @@ pub struct Output {
     pub terminal: bool,
     color: bool,
     ascii: bool,
-    /// Of the window; without one nothing is cut.
+    /// The width of the window; without one nothing is cut.
     columns: Option<usize>,
 }
 
-/// What a piece of text means; colours follow.
+/// What a piece of text means; the colours of [`safe`] follow, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// Nothing special.
     #[default]
     Plain,
-    /// A heading.
+    /// The head of a table or a part.
     Head,
     /// Works, or worked.
     Good,
@@ -62,20 +66,6 @@ pub enum Tone {
     Bad,
     /// Over, or beside the point.
     Dim,
-}
-
-impl Tone {
-    fn sgr(self) -> &'static str {
-        match self {
-            Tone::Plain => "",
-            Tone::Head => "1",
-            Tone::Good => "32",
-            Tone::Busy => "34",
-            Tone::Warn => "1;33",
-            Tone::Bad => "31",
-            Tone::Dim => "2",
-        }
-    }
 }
 
 impl Output {
@@ -98,11 +88,11 @@ impl Output {
 
     /// `text` in the colour of its tone, if colours are on.
     pub fn paint(&self, tone: Tone, text: &str) -> String {
-        let text = &self.signs(text);
-        if !self.color || tone == Tone::Plain || text.is_empty() {
-            return text.clone();
+        let text = self.signs(text);
+        if !self.color || text.is_empty() {
+            return text;
         }
-        safe::painted(tone.sgr(), text)
+        safe::painted(tone as usize, &text)
     }
 
     /// `text` with signs that the locale knows.
@@ -112,18 +102,34 @@ impl Output {
         if self.ascii { text.chars().map(sign).collect() } else { text.to_owned() }
     }
 
-    /// What stands where something was left out.
+    /// The sign for text that was left out.
     fn ellipsis(&self) -> &'static str {
         if self.ascii { "..." } else { "…" }
     }
 
-    /// The answer of a verb: `value` with `--json`, else `text`.
-    pub fn answer(
+    /// The answer of a verb that worked: `value` with `--json`, else `text`.
+    pub fn answer(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> ExitResult {
+        if self.json {
+            self.json_line(value)?
+        } else {
+            self.line(&text())?
+        }
+        Ok(exit::OK)
+    }
+
+    /// The same for a list: where a person would see none of it, a remark says so.
+    pub fn list<T>(
         &self,
         value: &impl Serialize,
+        list: &[T],
+        none: &str,
         text: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
-        if self.json { self.json_line(value) } else { self.line(&text()) }
+    ) -> ExitResult {
+        if list.is_empty() && !self.json {
+            self.note(none);
+            return Ok(exit::OK);
+        }
+        self.answer(value, text)
     }
 
     /// One JSON value on its line.
@@ -149,15 +155,21 @@ impl Output {
             return Ok(());
         }
         let end = if text.ends_with('\n') { "" } else { "\n" };
-        self.bytes(format!("{text}{end}").as_bytes())
+        write(format!("{text}{end}").as_bytes())
     }
 
-    /// Bytes on stdout as they are.
-    pub fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
-        out.write_all(bytes)
-            .and_then(|()| out.flush())
-            .map_err(|error| Failure::io("cannot write to stdout", &error))
+    /// What went wrong, on stderr.
+    pub fn failure(&self, failure: &Failure) {
+        if self.json {
+            tell_json(&failure.to_json());
+        } else {
+            tell(&format!("greenroom: {failure}"));
+        }
+    }
+
+    /// Remarks of the host beside an answer.
+    pub fn notes(&self, notes: &[String]) {
+        notes.iter().for_each(|note| self.note(&format!("note: {note}")));
     }
 
     /// A remark on stderr that is not part of the answer. Silent with `--json`.
@@ -165,6 +177,16 @@ impl Output {
         if !self.json {
             tell(text);
         }
+    }
+
+    /// Warnings on stderr, whoever reads them: one JSON object with `--json`.
+    pub fn warn(&self, warnings: &[&str]) {
+        if self.json {
+            return tell_json(
+                &serde_json::json!({ "warning": { "message": warnings.join("; ") } }),
+            );
+        }
+        warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
     }
 
     /// A remark on stderr for a person who looks at this terminal: what to do next.
@@ -179,6 +201,14 @@ impl Output {
         let columns = self.columns.unwrap_or(DEFAULT_COLUMNS);
         elide(text, columns.saturating_sub(1), self.ellipsis())
     }
+}
+
+/// Bytes on stdout as they are.
+pub fn write(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::io("cannot write to stdout", &error))
 }
 
 /// A line on stderr. A stderr that is gone is not worth dying for.
@@ -210,7 +240,7 @@ fn columns() -> usize {
     named.or_else(asked).filter(|columns| *columns >= 20).unwrap_or(DEFAULT_COLUMNS)
 }
 
-/// What the environment says about characters.
+/// The locale's name, which says how programs write characters.
 pub fn locale() -> Option<String> {
     let variables = ["LC_ALL", "LC_CTYPE", "LANG"];
     variables.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
@@ -219,6 +249,16 @@ pub fn locale() -> Option<String> {
 /// Whether programs write UTF-8 there; without a word they do not.
 pub fn is_utf8(locale: Option<&str>) -> bool {
     locale.is_some_and(|name| name.to_ascii_lowercase().replace('-', "").contains("utf8"))
+}
+
+/// Milliseconds from then until now.
+pub fn since(time: Timestamp) -> u64 {
+    Timestamp::from_system(std::time::SystemTime::now()).0.saturating_sub(time.0)
+}
+
+/// A time as the wire has it.
+pub fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// `1 session`, `2 sessions`.
@@ -251,10 +291,7 @@ fn elide_start(text: &str, width: usize, ellipsis: &str) -> String {
     }
     let back: String = text.chars().rev().collect();
     let kept = elide(&back, width.saturating_sub(ellipsis.width()), "");
-    kept.chars().rev().fold(ellipsis.to_owned(), |mut text, c| {
-        text.push(c);
-        text
-    })
+    ellipsis.chars().chain(kept.chars().rev()).collect()
 }
 
 /// A span of time in one or two units: `4 s`, `3 m`, `2 h 5 m`, `3 d`.

@@ -5,16 +5,16 @@
 //! [`Player`] is the clock.
 //! Absent on purpose: a screen. The terminal in front of the user is one.
 
-use std::io::Write as _;
 use std::time::Duration;
 
-use greenroom_protocol::asciicast::{CastError, Event, Header, Line, Reader};
+use greenroom_formats::asciicast::{CastError, Event, Header, Line, Reader};
 use tokio::time::Instant;
 
 use crate::attach::input::{Act, InputFilter};
 use crate::attach::terminal::{self, RawMode};
 use crate::attach::{at, keyboard, read_keys};
 use crate::error::Failure;
+use crate::output::write;
 
 /// How far an arrow key goes.
 const SEEK: Duration = Duration::from_secs(5);
@@ -251,13 +251,6 @@ fn command(act: &Act) -> Option<Command> {
         b"\x1b[B" | b"\x1bOB" | b"-" => Some(Command::Slower),
         _ => None,
     }
-}
-
-fn write(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(bytes)
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::io("cannot write to stdout", &error))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! Text that may reach a terminal: nothing in it can move the cursor, hide or turn other text, or begin a line.
+//! Text that may reach a terminal: nothing in it can move the cursor, hide or turn other text, or
+//! begin a line.
 //!
-//! In: text of anybody (manifests, plugins, programs, file names). Out: the same, with what a terminal would obey or not
-//! show written as an escape. Everything the verbs say to people goes through here ([`crate::output`]); colours of our own
-//! travel as marks that only [`terminal`] turns into sequences. Absent on purpose: recordings and screens, which are
-//! shown as they are because somebody asked for them.
+//! In: text of anybody (manifests, plugins, programs, file names). Out: the same, with what a
+//! terminal would obey or not show written as an escape. Everything the verbs say to people goes
+//! through here ([`crate::output`]); colours of our own travel as marks that only [`terminal`]
+//! turns into sequences. Absent on purpose: recordings and screens, which are shown as they are
+//! because somebody asked for them.
 
 use std::fmt::Write as _;
 
@@ -11,8 +13,8 @@ use std::fmt::Write as _;
 const PAINT: char = '\u{fdd0}';
 const PLAIN: char = '\u{fdd1}';
 
-/// Colours that may be marked, by number.
-const SGR: [&str; 6] = ["1", "32", "34", "1;33", "31", "2"];
+/// Colours that may be marked, by number; 0 is none.
+const SGR: [&str; 7] = ["", "1", "32", "34", "1;33", "31", "2"];
 
 /// Whether a terminal would obey a character, or show nothing for it.
 fn is_hostile(c: char) -> bool {
@@ -60,11 +62,8 @@ pub fn terminal(text: &str) -> String {
 }
 
 /// Marks `text` with a colour of [`SGR`].
-pub fn painted(colour: &str, text: &str) -> String {
-    match SGR.iter().position(|sgr| *sgr == colour) {
-        Some(number) => format!("{PAINT}{number}{text}{PLAIN}"),
-        None => text.to_owned(),
-    }
+pub fn painted(colour: usize, text: &str) -> String {
+    if colour == 0 { text.to_owned() } else { format!("{PAINT}{colour}{text}{PLAIN}") }
 }
 
 /// JSON with nothing in it that a terminal would obey or not show; the same value.
@@ -104,10 +103,10 @@ mod tests {
 
     #[test]
     fn only_our_own_colours_are_colours() {
-        assert_eq!(terminal(&painted("31", "x\x1b[0m")), "\x1b[31mx\\u{1b}[0m\x1b[0m");
-        assert_eq!(painted("", "x"), "x");
+        assert_eq!(terminal(&painted(5, "x\x1b[0m")), "\x1b[31mx\\u{1b}[0m\x1b[0m");
+        assert_eq!(painted(0, "x"), "x");
         // A mark in somebody's text does not survive being put into a line.
-        assert_eq!(one_line(&painted("31", "x")), "\\u{fdd0}4x\\u{fdd1}");
+        assert_eq!(one_line(&painted(5, "x")), "\\u{fdd0}5x\\u{fdd1}");
     }
 
     #[test]

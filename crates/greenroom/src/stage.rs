@@ -8,7 +8,8 @@ use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
 
-use greenroom_daemon::{DaemonOptions, Paths};
+use greenroom_config::Paths;
+use greenroom_daemon::DaemonOptions;
 use greenroom_keeper::KeeperOptions;
 use greenroom_protocol::fault::exit;
 
@@ -20,22 +21,20 @@ pub fn keeper(args: &[OsString]) -> ExitCode {
     let number = |at: usize| text(at).and_then(|text| text.parse::<i32>().ok());
     match (text(0), number(1)) {
         (Some("--resume"), Some(fd)) => {
-            // Without a seat of its own it goes on where the old image was.
-            let seat = Paths::from_env().ok().map(|paths| paths.seat());
-            return greenroom_keeper::resume(fd, seat);
+            // Without paths of its own it goes on where the old image was.
+            let own = Paths::from_env().ok().map(|paths| paths.of_keeper());
+            return greenroom_keeper::resume(fd, own);
         }
         (Some("--check"), Some(fd)) => return greenroom_keeper::check(fd),
         _ => {}
     }
-    let wish = match Wish::read(args) {
-        Ok(wish) => wish,
-        Err(wrong) => {
-            tell(&format!("greenroom: the keeper does not know the argument {wrong}"));
-            return ExitCode::from(exit::USAGE);
-        }
-    };
-    let ready = if wish.ready { ready_pipe() } else { None };
-    if !wish.foreground {
+    if let Some(wrong) = args.iter().find(|arg| *arg != "--ready" && *arg != "--foreground") {
+        tell(&format!("greenroom: the keeper does not know the argument {}", wrong.display()));
+        return ExitCode::from(exit::USAGE);
+    }
+    let given = |flag: &str| args.iter().any(|arg| arg == flag);
+    let (ready, foreground) = (given("--ready").then(ready_pipe).flatten(), given("--foreground"));
+    if !foreground {
         // The starter is not a group leader's child of its own: this fails only if we lead already.
         let _ = rustix::process::setsid();
     }
@@ -48,11 +47,11 @@ pub fn keeper(args: &[OsString]) -> ExitCode {
     }
     let daemon = vec![OsString::from("/proc/self/exe"), OsString::from("daemon")];
     greenroom_keeper::run(KeeperOptions {
-        seat: paths.seat(),
+        paths: paths.of_keeper(),
         log: paths.keeper_log(),
         daemon_log: paths.daemon_err(),
         daemon,
-        foreground: wish.foreground,
+        foreground,
         ready_fd: ready,
     })
 }
@@ -64,26 +63,6 @@ pub fn daemon(args: &[OsString]) -> ExitCode {
         return ExitCode::from(exit::USAGE);
     }
     greenroom_daemon::run(DaemonOptions::default())
-}
-
-#[derive(Default)]
-struct Wish {
-    ready: bool,
-    foreground: bool,
-}
-
-impl Wish {
-    fn read(args: &[OsString]) -> Result<Wish, String> {
-        let mut wish = Wish::default();
-        for arg in args {
-            match arg.to_str() {
-                Some("--ready") => wish.ready = true,
-                Some("--foreground") => wish.foreground = true,
-                _ => return Err(arg.to_string_lossy().into_owned()),
-            }
-        }
-        Ok(wish)
-    }
 }
 
 /// Takes the ready pipe from stdin, and puts nothing in its place.

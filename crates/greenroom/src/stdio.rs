@@ -6,18 +6,17 @@
 //! Absent on purpose: frames. The host recognises and cuts them.
 
 use std::io::Read as _;
-use std::path::Path;
 
 use greenroom_protocol::FaultKind;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
-use crate::cli::{Framing, ServeArgs};
+use crate::commands::serve::{Framing, ServeArgs};
 use crate::commands::{Context, new, wants_session};
-use crate::error::{Failure, Outcome};
-use crate::host::{Host, PrivateHost, called};
-use crate::output::Output;
+use crate::error::{ExitResult, Failure};
+use crate::host::{HostClient, PrivateHost, called};
+use crate::output::write;
 use crate::stop::Stop;
 
 /// Moved at once.
@@ -25,12 +24,12 @@ const PIECE: usize = 64 * 1024;
 /// Pieces of stdin waiting for the host.
 const QUEUE: usize = 4;
 
-pub async fn run(args: &ServeArgs, context: &Context) -> Outcome {
+pub async fn run(args: &ServeArgs, context: &Context) -> ExitResult {
     let mut stop = Stop::listen()?;
     if args.shared {
         let host = context.host().await?;
         start_session(args, &host, context).await?;
-        return pass(host.client.path(), args.framing, context.out, &mut stop).await;
+        return pass(&host, args.framing, &mut stop).await;
     }
     let private = tokio::select! {
         private = PrivateHost::start() => private?,
@@ -39,13 +38,17 @@ pub async fn run(args: &ServeArgs, context: &Context) -> Outcome {
     };
     let mut passed = start_session(args, &private.host, context).await.map(|()| 0);
     if passed.is_ok() {
-        passed = pass(private.host.client.path(), args.framing, context.out, &mut stop).await;
+        passed = pass(&private.host, args.framing, &mut stop).await;
     }
     private.stop().await?;
     passed
 }
 
-async fn start_session(args: &ServeArgs, host: &Host, context: &Context) -> Result<(), Failure> {
+async fn start_session(
+    args: &ServeArgs,
+    host: &HostClient,
+    context: &Context,
+) -> Result<(), Failure> {
     if wants_session(&args.session) {
         let params = new::params(&args.session, &context.out)?;
         let made = new::create(host, &params).await?;
@@ -55,13 +58,14 @@ async fn start_session(args: &ServeArgs, host: &Host, context: &Context) -> Resu
     Ok(())
 }
 
-async fn pass(socket: &Path, framing: Framing, out: Output, stop: &mut Stop) -> Outcome {
-    let stream = greenroom_client::open(socket).await;
+async fn pass(host: &HostClient, framing: Framing, stop: &mut Stop) -> ExitResult {
+    let stream = greenroom_client::open(host.client.path()).await;
     let (from_host, to_host) =
         stream.map_err(|error| called("reach the host", error))?.into_split();
     let input = forward(to_host, framing);
-    let output = deliver(from_host, out);
-    tokio::pin!(input, output);
+    let output = deliver(from_host);
+    let silence = host.client.silence();
+    tokio::pin!(input, output, silence);
     let mut reading = true;
     loop {
         tokio::select! {
@@ -77,6 +81,8 @@ async fn pass(socket: &Path, framing: Framing, out: Output, stop: &mut Stop) -> 
                 }
                 return Ok(0);
             }
+            // Our stdout ends with us: a client that waits for an answer sees that none will come.
+            error = &mut silence => return Err(called("pass on what was asked", error)),
             () = stop.asked() => return Ok(0),
         }
     }
@@ -122,11 +128,11 @@ async fn forward(mut to: OwnedWriteHalf, framing: Framing) -> Result<(), Failure
     Ok(())
 }
 
-async fn deliver(mut from: OwnedReadHalf, out: Output) -> Result<(), Failure> {
+async fn deliver(mut from: OwnedReadHalf) -> Result<(), Failure> {
     let mut piece = vec![0; PIECE];
     while let Ok(count @ 1..) = from.read(&mut piece).await {
         // A reader that does not read holds us up, and through the socket the host's answers.
-        out.bytes(&piece[..count])?;
+        write(&piece[..count])?;
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
-//! Somebody asks us to stop: TERM, INT or HUP. Listened to before anything is started that must not be left behind.
+//! The signals that ask this process to stop: TERM, INT and HUP. A verb listens to them before it
+//! starts anything that must not be left behind.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::Failure;
 
-/// The three, from now on.
+/// The three signals, from the moment it is made.
 #[derive(Debug)]
 pub struct Stop([Signal; 3]);
 

@@ -8,15 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use test_kit::wait::{PATIENCE, readable};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_fake-agent");
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Agent {
     master: File,
@@ -31,14 +27,7 @@ struct Agent {
 
 impl Agent {
     fn start(args: &[&str]) -> Self {
-        let master =
-            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let slave = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
-        tcsetwinsize(&master, size(80, 24)).unwrap();
+        let (master, slave) = test_kit::terminal::open(80, 24);
         let modes_before = tcgetattr(&slave).unwrap();
         let stdio = || Stdio::from(slave.try_clone().unwrap());
         let mut command = Command::new(BINARY);
@@ -95,12 +84,7 @@ impl Agent {
 
     /// Whether something was read before the time was over.
     fn read(&mut self, wait: Duration) -> bool {
-        let wait = Timespec {
-            tv_sec: wait.as_secs().try_into().unwrap(),
-            tv_nsec: wait.subsec_nanos().into(),
-        };
-        let mut fds = [PollFd::new(&self.master, PollFlags::IN)];
-        if poll(&mut fds, Some(&wait)).unwrap() == 0 {
+        if !readable(&self.master, wait) {
             return false;
         }
         let mut buffer = [0; 4096];

@@ -1,9 +1,8 @@
 //! Kills or upgrades a busy host again and again and counts what is lost.
 //!
-//! Sessions print numbered lines at full speed; every one has an attached
-//! client. After each blow it measures how long until the host answers and
-//! until every client sees output again. At the end every line of every
-//! transcript is read back: a number that is missing or comes twice fails.
+//! Sessions print numbered lines at full speed; every one has an attached client. After each blow
+//! it measures how long until the host answers and until every client sees output again. At the end
+//! every line of every transcript is read back: a number that is missing or comes twice fails.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -12,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use greenroom_client::{AttachEvent, Client, api};
+use greenroom_client::api::Empty;
+use greenroom_client::{AttachEvent, Client, api, method};
 use tokio::sync::watch;
 
 /// A host or a client that is not back by then has failed.
@@ -80,7 +80,7 @@ async fn strike(args: &Args, host: &Host) -> Result<()> {
             command: Some(vec!["seq".into(), "1".into(), "1000000000000".into()]),
             ..Default::default()
         };
-        let session = host.client.session_create(&params).await?.session;
+        let session = host.client.call::<method::SessionCreate>(&params).await?.session;
         viewers.push(Viewer::attach(&host.socket, &session).await?);
         sessions.push(session);
     }
@@ -89,7 +89,7 @@ async fn strike(args: &Args, host: &Host) -> Result<()> {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     for blow in 0..args.blows {
         tokio::time::sleep(Duration::from_micros(dice.below(args.pause_ms * 1000))).await;
-        let before = host.client.server_stats().await?;
+        let before = host.client.call::<method::ServerStats>(&Empty {}).await?;
         let started = Instant::now();
         if args.upgrade {
             host.upgrade().await?;
@@ -133,7 +133,7 @@ fn kill(pid: u32) -> Result<()> {
 async fn check_lines(client: &Client, session: &str) -> Result<u64> {
     let ending =
         api::session::KillParams { session: session.to_owned(), signal: None, grace_ms: None };
-    client.session_kill(&ending).await?;
+    client.call::<method::SessionKill>(&ending).await?;
     let mut since = 0;
     let mut next = 1u64;
     let mut rest = String::new();
@@ -147,7 +147,8 @@ async fn check_lines(client: &Client, session: &str) -> Result<u64> {
             redaction: None,
             timeout_ms: None,
         };
-        let page = tokio::time::timeout(PATIENCE, client.session_transcript(&params)).await;
+        let page =
+            tokio::time::timeout(PATIENCE, client.call::<method::SessionTranscript>(&params)).await;
         let page = page.with_context(|| format!("{session}: no transcript from {since} on"))??;
         ensure!(page.dropped == 0, "{session}: {} bytes dropped after {since}", page.dropped);
         ensure!(page.seq == since, "{session}: asked from {since}, got {}", page.seq);
@@ -203,7 +204,7 @@ impl Host {
         loop {
             let asked = async {
                 let client = Client::connect(&self.socket).await?;
-                client.server_stats().await
+                client.call::<method::ServerStats>(&Empty {}).await
             };
             match asked.await {
                 Ok(stats) if stats.daemon_pid != old_pid => return Ok(since.elapsed()),
@@ -226,7 +227,7 @@ impl Host {
     }
 
     async fn stop(&self) {
-        let _ = self.client.server_shutdown(&Default::default()).await;
+        let _ = self.client.call::<method::ServerShutdown>(&Default::default()).await;
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use greenroom_client::api::Empty;
 use greenroom_client::api::matcher::Test;
 use greenroom_client::api::screen::SnapshotFormat;
 use greenroom_client::api::server::HelloParams;
 use greenroom_client::api::session::*;
-use greenroom_client::{Client, ClientError, FaultKind, Options};
+use greenroom_client::{Client, ClientError, FaultKind, Options, method};
 use serde_json::{Value, json};
 
 use crate::fake_host::{FakeHost, Peer, within};
@@ -33,7 +34,10 @@ async fn answers_out_of_order_reach_their_callers() {
         .map(|n| {
             let client = client.clone();
             tokio::spawn(async move {
-                client.session_info(&info(&format!("s{n}"))).await.map(|info| info.id)
+                client
+                    .call::<method::SessionInfo>(&info(&format!("s{n}")))
+                    .await
+                    .map(|info| info.id)
             })
         })
         .collect();
@@ -52,7 +56,7 @@ async fn answers_out_of_order_reach_their_callers() {
 #[tokio::test]
 async fn a_fault_keeps_its_kind_hint_and_exit_code() {
     let (_host, client, mut peer) = pair().await;
-    let call = tokio::spawn(async move { client.session_info(&info("nope")).await });
+    let call = tokio::spawn(async move { client.call::<method::SessionInfo>(&info("nope")).await });
     let (id, _) = peer.expect("session.info").await;
     peer.refuse(id, -32602, "unknown_session").await;
     let error = within(call).await.unwrap().unwrap_err();
@@ -66,7 +70,7 @@ async fn a_fault_keeps_its_kind_hint_and_exit_code() {
 #[tokio::test]
 async fn an_answer_of_another_shape_is_our_bug() {
     let (_host, client, mut peer) = pair().await;
-    let call = tokio::spawn(async move { client.server_stats().await });
+    let call = tokio::spawn(async move { client.call::<method::ServerStats>(&Empty {}).await });
     let (id, _) = peer.expect("server.stats").await;
     peer.answer(id, json!([])).await;
     let error = within(call).await.unwrap().unwrap_err();
@@ -79,7 +83,7 @@ async fn a_dropped_call_is_cancelled_on_the_wire() {
     let (_host, client, mut peer) = pair().await;
     let waiting = client.clone();
     let wait = tokio::spawn(async move {
-        waiting.session_wait(&WaitParams::new("s1", Test::ProcessExited)).await.is_ok()
+        waiting.wait(&WaitParams::new("s1", Test::ProcessExited)).await.is_ok()
     });
     let (id, _) = peer.expect("session.wait").await;
     wait.abort();
@@ -87,7 +91,10 @@ async fn a_dropped_call_is_cancelled_on_the_wire() {
     assert_eq!(params["id"], id);
     // The late answer disturbs nobody.
     peer.refuse(id, -32005, "cancelled").await;
-    let hello = tokio::spawn(async move { client.server_hello(&HelloParams::default()).await });
+    let hello =
+        tokio::spawn(
+            async move { client.call::<method::ServerHello>(&HelloParams::default()).await },
+        );
     let (id, _) = peer.expect("server.hello").await;
     peer.answer(id, json!({"protocol": 1, "name": "greenroom", "version": "1"})).await;
     assert_eq!(within(hello).await.unwrap().unwrap().protocol, 1);
@@ -98,7 +105,8 @@ async fn an_answered_call_is_not_cancelled() {
     let (_host, client, mut peer) = pair().await;
     for n in 0..3 {
         let client = client.clone();
-        let call = tokio::spawn(async move { client.session_info(&info("s1")).await });
+        let call =
+            tokio::spawn(async move { client.call::<method::SessionInfo>(&info("s1")).await });
         // Were there a cancellation of the call before, it would come first.
         let (id, _) = peer.expect("session.info").await;
         peer.answer(id, info_of(&format!("s{n}"))).await;
@@ -109,7 +117,7 @@ async fn an_answered_call_is_not_cancelled() {
 #[tokio::test]
 async fn a_read_is_sent_again_after_a_restart() {
     let (host, client, mut peer) = pair().await;
-    let call = tokio::spawn(async move { client.session_info(&info("s1")).await });
+    let call = tokio::spawn(async move { client.call::<method::SessionInfo>(&info("s1")).await });
     peer.expect("session.info").await;
     drop(peer);
     let mut peer = host.accept().await;
@@ -122,7 +130,9 @@ async fn a_read_is_sent_again_after_a_restart() {
 async fn a_create_is_not_sent_again() {
     let (host, client, mut peer) = pair().await;
     let creating = client.clone();
-    let call = tokio::spawn(async move { creating.session_create(&CreateParams::default()).await });
+    let call = tokio::spawn(async move {
+        creating.call::<method::SessionCreate>(&CreateParams::default()).await
+    });
     peer.expect("session.create").await;
     drop(peer);
     let error = within(call).await.unwrap().unwrap_err();
@@ -134,7 +144,9 @@ async fn a_create_is_not_sent_again() {
     assert!(error.to_string().contains("unknown"));
 
     // The client itself is fine: the next call goes to the new daemon, and it is the first there.
-    let call = tokio::spawn(async move { client.session_create(&CreateParams::default()).await });
+    let call = tokio::spawn(async move {
+        client.call::<method::SessionCreate>(&CreateParams::default()).await
+    });
     let mut peer = host.accept().await;
     let (id, _) = peer.expect("session.create").await;
     peer.answer(id, json!({"session": "s1"})).await;
@@ -147,7 +159,7 @@ async fn a_wait_goes_on_with_the_time_it_has_left() {
     let mut params = WaitParams::new("s1", Test::ContainsText("x".into()));
     params.timeout_ms = 60_000;
     params.snapshot = Some(SnapshotChoice::Format(SnapshotFormat::Text));
-    let call = tokio::spawn(async move { client.session_wait(&params).await });
+    let call = tokio::spawn(async move { client.wait(&params).await });
     let (_, first) = peer.expect("session.wait").await;
     assert!((59_000..=60_000).contains(&first["timeout_ms"].as_u64().unwrap()), "{first}");
     // The deadline of the caller is on the clock, so time must really pass.
@@ -169,9 +181,9 @@ async fn many_calls_survive_many_restarts() {
     let calls: Vec<_> = (0..20)
         .map(|n| {
             let client = client.clone();
-            tokio::spawn(
-                async move { client.session_info(&info(&format!("s{n}"))).await.unwrap().id },
-            )
+            tokio::spawn(async move {
+                client.call::<method::SessionInfo>(&info(&format!("s{n}"))).await.unwrap().id
+            })
         })
         .collect();
     let mut left: usize = 20;
@@ -197,7 +209,7 @@ async fn many_calls_survive_many_restarts() {
 #[tokio::test]
 async fn a_call_that_kills_every_daemon_ends() {
     let (host, client, mut peer) = pair().await;
-    let call = tokio::spawn(async move { client.session_info(&info("s1")).await });
+    let call = tokio::spawn(async move { client.call::<method::SessionInfo>(&info("s1")).await });
     let killer = tokio::spawn(async move {
         loop {
             let _ = peer.request_or_end().await;
@@ -218,18 +230,18 @@ async fn without_reconnecting_a_loss_is_told() {
     let client = Client::connect_with(host.path(), options).await.unwrap();
     let mut peer = host.accept().await;
     let calling = client.clone();
-    let call = tokio::spawn(async move { calling.session_info(&info("s1")).await });
+    let call = tokio::spawn(async move { calling.call::<method::SessionInfo>(&info("s1")).await });
     peer.expect("session.info").await;
     drop(peer);
     assert_eq!(within(call).await.unwrap().unwrap_err().kind(), FaultKind::Unavailable);
-    let error = within(client.session_info(&info("s1"))).await.unwrap_err();
+    let error = within(client.call::<method::SessionInfo>(&info("s1"))).await.unwrap_err();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn garbage_from_the_host_does_not_hang_a_caller() {
     let (host, client, mut peer) = pair().await;
-    let call = tokio::spawn(async move { client.session_info(&info("s1")).await });
+    let call = tokio::spawn(async move { client.call::<method::SessionInfo>(&info("s1")).await });
     peer.expect("session.info").await;
     peer.write(b"\xff\xfe\n").await;
     let mut peer = host.accept().await;
@@ -242,6 +254,6 @@ async fn garbage_from_the_host_does_not_hang_a_caller() {
 async fn an_oversize_request_is_refused_here() {
     let (_host, client, _peer) = pair().await;
     let name = "x".repeat(17 * 1024 * 1024);
-    let error = within(client.session_info(&info(&name))).await.unwrap_err();
+    let error = within(client.call::<method::SessionInfo>(&info(&name))).await.unwrap_err();
     assert_eq!(error.kind(), FaultKind::TooLarge);
 }

@@ -1,8 +1,9 @@
 //! Pushed notifications: told to all, bounded, across restarts.
 
+use greenroom_client::api::Empty;
 use greenroom_client::api::event::{ChangedPush, OutputPush};
 use greenroom_client::api::server::SetNotifications;
-use greenroom_client::{Client, Push};
+use greenroom_client::{Client, Push, method};
 use serde_json::json;
 
 use crate::fake_host::{FakeHost, within};
@@ -35,7 +36,8 @@ async fn a_flood_is_bounded_counted_and_does_not_delay_answers() {
     let client = Client::connect(host.path()).await.unwrap();
     let mut peer = host.accept().await;
     let mut listener = client.notifications();
-    let call = tokio::spawn(async move { client.server_stats().await.is_err() });
+    let call =
+        tokio::spawn(async move { client.call::<method::ServerStats>(&Empty {}).await.is_err() });
     let (id, _) = peer.expect("server.stats").await;
     for n in 0..5000 {
         peer.push("session.changed", json!({"session": "s1", "sequence": n})).await;
@@ -63,7 +65,7 @@ async fn a_listener_alone_brings_the_pushes_back_after_a_restart() {
     let asking = client.clone();
     let wanted =
         SetNotifications { enabled: true, adapters: None, sessions: Some(vec!["s1".into()]) };
-    let call = tokio::spawn(async move { asking.server_set_notifications(&wanted).await });
+    let call = tokio::spawn(async move { asking.set_notifications(&wanted).await });
     let (id, params) = peer.expect("server.set_notifications").await;
     peer.answer(id, params.clone()).await;
     within(call).await.unwrap().unwrap();

@@ -15,7 +15,7 @@ const COPY_MAX: usize = 4096;
 const PIECES_MAX: usize = 64;
 
 #[derive(Default)]
-pub struct Outflow {
+pub(crate) struct Outflow {
     pieces: VecDeque<Piece>,
     /// Bytes of the first piece that have left.
     sent: usize,
@@ -37,19 +37,19 @@ impl Piece {
 }
 
 impl Outflow {
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Outflow::default();
     }
 
-    pub fn output(&mut self, seq: Seq, bytes: Arc<[u8]>) {
+    pub(crate) fn output(&mut self, seq: Seq, bytes: Arc<[u8]>) {
         if bytes.len() <= COPY_MAX {
             let small = self.small();
             small.extend_from_slice(&seq_header(kind::OUTPUT, seq.0, bytes.len()));
@@ -63,7 +63,7 @@ impl Outflow {
         }
     }
 
-    pub fn keyframe(&mut self, seq: Seq, bytes: Vec<u8>) {
+    pub(crate) fn keyframe(&mut self, seq: Seq, bytes: Vec<u8>) {
         if bytes.len() > PAYLOAD_CAP - 8 {
             // Larger than any screen can be; the output that follows repaints it.
             tracing::error!(bytes = bytes.len(), "a keyframe is too large to send");
@@ -73,7 +73,7 @@ impl Outflow {
         self.put(Piece::Own(bytes));
     }
 
-    pub fn frame(&mut self, frame: &Frame<'_>) {
+    pub(crate) fn frame(&mut self, frame: &Frame<'_>) {
         let mut bytes = Vec::new();
         match frame.encode(&mut bytes) {
             Ok(()) => self.put(Piece::Own(bytes)),
@@ -82,7 +82,7 @@ impl Outflow {
     }
 
     /// Writes until everything has left or the socket is full.
-    pub fn write(&mut self, stream: &UnixStream) -> io::Result<()> {
+    pub(crate) fn write(&mut self, stream: &UnixStream) -> io::Result<()> {
         while !self.is_empty() {
             let mut slices = Vec::with_capacity(self.pieces.len().min(PIECES_MAX));
             for (index, piece) in self.pieces.iter().take(PIECES_MAX).enumerate() {

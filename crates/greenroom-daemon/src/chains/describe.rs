@@ -3,17 +3,17 @@
 use std::time::UNIX_EPOCH;
 
 use greenroom_engine::SessionId;
-use greenroom_plugins::chain::{Chains, Outcome, Prepared};
-use greenroom_plugins::scratchpad;
-use greenroom_plugins::spec::Cleanup;
 use greenroom_protocol::Timestamp;
 use greenroom_protocol::api::session::{DryRun, Left, PluginEntry, SessionInfo};
+use greenroom_workspace::chain::{Chains, CleanupReport, Prepared};
+use greenroom_workspace::scratchpad;
+use greenroom_workspace::spec::{Cleanup, millis};
 
+use super::Sessions;
 use crate::convert;
-use crate::host::Host;
 
 /// Adds what plugins did to a session's description.
-pub fn describe(chains: &Chains, id: SessionId, info: &mut SessionInfo) {
+pub(crate) fn describe(chains: &Chains, id: SessionId, info: &mut SessionInfo) {
     let Some(file) = chains.look(id) else { return };
     let outcomes = file.outcomes();
     info.plugins = file
@@ -43,18 +43,18 @@ pub fn describe(chains: &Chains, id: SessionId, info: &mut SessionInfo) {
 }
 
 /// How much its scratchpad holds by now; walks through it.
-pub async fn measure(host: &Host, id: SessionId, info: &mut SessionInfo) {
-    let step = host.chains.look(id).and_then(|file| file.step("scratchpad").cloned());
+pub(crate) async fn measure(sessions: &Sessions, id: SessionId, info: &mut SessionInfo) {
+    let step = sessions.chains.look(id).and_then(|file| file.step(scratchpad::ABOUT.name).cloned());
     let dir = step.filter(|step| !step.is_clean()).and_then(|step| scratchpad::noted(step.state()));
     let Some(dir) = dir else { return };
     let size = tokio::task::spawn_blocking(move || scratchpad::measure(&dir)).await;
-    let entry = info.plugins.iter_mut().find(|plugin| plugin.name == "scratchpad");
+    let entry = info.plugins.iter_mut().find(|plugin| plugin.name == scratchpad::ABOUT.name);
     if let (Ok(size), Some(entry)) = (size, entry) {
         entry.changes.push(format!("holds: {size}"));
     }
 }
 
-pub fn left(outcome: &Outcome) -> Left {
+pub(crate) fn left(outcome: &CleanupReport) -> Left {
     match (&outcome.cleanup, &outcome.failed) {
         (_, Some(why)) => Left::Failed { why: why.clone() },
         (Some(Cleanup::Kept { what, why }), _) => {
@@ -66,14 +66,13 @@ pub fn left(outcome: &Outcome) -> Left {
 }
 
 /// What a session would be.
-pub fn dry_run(prepared: Prepared) -> DryRun {
+pub(crate) fn dry_run(prepared: Prepared) -> DryRun {
     let Prepared { spec, changes } = prepared;
     let set = spec.claimed.iter().filter_map(|name| {
         let value = spec.base.env.get(name)?;
         Some((name.display().to_string(), Some(value.display().to_string())))
     });
     let hidden = spec.secrets.keys().map(|name| (name.display().to_string(), None));
-    let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let words = spec.wrappers.iter().flatten().chain(&spec.base.argv);
     DryRun {
         command: words.map(|word| word.display().to_string()).collect(),

@@ -1,24 +1,26 @@
-//! Hooks of agents in a confined session: what they write into its pipe becomes events of that session.
+//! Hooks of agents in a confined session: what they write into its pipe becomes events of that
+//! session.
 //!
-//! In: pieces from the pipe, into which anything inside may write. Out: `agent.event`, as by `hook.emit`, for the session whose
-//! pipe it is and for no other; nothing else can be asked for here, and nothing is answered. Whoever says more than an agent
-//! would is not read any faster: the pipe is full then, and who writes waits or gives up.
+//! In: pieces from the pipe, into which anything inside may write. Out: `agent.event`, as by
+//! `hook.emit`, for the session whose pipe it is and for no other; nothing else can be asked for
+//! here, and nothing is answered. A program that says more than an agent would is not read any
+//! faster: the pipe is full then, and the writer waits or gives up.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use greenroom_engine::SessionHandle;
-use greenroom_plugins::sandbox;
 use greenroom_protocol::api::notice::EmitParams;
-use greenroom_protocol::told::{Assembly, PIECE_BYTES};
+use greenroom_protocol::hook_pipe::{Assembly, PIECE_BYTES};
+use greenroom_workspace::sandbox;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::task::AbortHandle;
 
-use crate::host::Host;
-use crate::methods::notice;
+use super::Sessions;
+use crate::hooks::agent;
 
 /// Messages at once, and how soon another may come: agents tell of every tool, before and after.
 const MESSAGES: Allowance = Allowance { most: 200.0, each_second: 5.0 };
@@ -36,13 +38,14 @@ struct Said {
 }
 
 /// Listens until it is aborted, if the session has a pipe.
-pub fn begin(host: &Arc<Host>, handle: &SessionHandle) -> Option<AbortHandle> {
+pub(crate) fn begin(sessions: &Arc<Sessions>, handle: &SessionHandle) -> Option<AbortHandle> {
     let id = handle.id();
-    let path = sandbox::pipe_noted(host.chains.look(id)?.step("sandbox")?.state())?;
-    // For writing too: else it would be at its end whenever nobody speaks. The session cannot replace it.
+    let path = sandbox::noted(sessions.chains.look(id)?.step(sandbox::ABOUT.name)?.state())?.pipe?;
+    // For writing too: else it would be at its end whenever nobody speaks. The session cannot
+    // replace it.
     match pipe::OpenOptions::new().read_write(true).open_receiver(&path) {
         Ok(pipe) => {
-            let listening = listen(Arc::downgrade(host), handle.clone(), pipe);
+            let listening = listen(Arc::downgrade(sessions), handle.clone(), pipe);
             Some(tokio::spawn(listening).abort_handle())
         }
         Err(error) => {
@@ -52,7 +55,7 @@ pub fn begin(host: &Arc<Host>, handle: &SessionHandle) -> Option<AbortHandle> {
     }
 }
 
-async fn listen(host: Weak<Host>, handle: SessionHandle, mut pipe: pipe::Receiver) {
+async fn listen(sessions: Weak<Sessions>, handle: SessionHandle, mut pipe: pipe::Receiver) {
     let (mut assembly, mut piece) = (Assembly::default(), vec![0; PIECE_BYTES]);
     let (mut messages, mut pieces) = (Bucket::full(&MESSAGES), Bucket::full(&PIECES));
     loop {
@@ -65,10 +68,11 @@ async fn listen(host: Weak<Host>, handle: SessionHandle, mut pipe: pipe::Receive
             Ok(None) => {}
             Ok(Some(message)) => {
                 messages.take().await;
-                let Some(host) = host.upgrade() else { return };
-                tell(&host, &handle, &message);
+                let Some(sessions) = sessions.upgrade() else { return };
+                tell(&sessions, &handle, &message);
             }
-            // Once it is empty, what comes next begins a piece. Whoever goes on filling it has us here again, no faster.
+            // Once it is empty, what comes next begins a piece. A writer that goes on filling it
+            // brings us here again, no faster.
             Err(_) => {
                 for _ in 0..PIPE_PIECES {
                     if !pipe.try_read(&mut piece).is_ok_and(|bytes| bytes > 0) {
@@ -80,10 +84,10 @@ async fn listen(host: Weak<Host>, handle: SessionHandle, mut pipe: pipe::Receive
     }
 }
 
-fn tell(host: &Arc<Host>, handle: &SessionHandle, message: &[u8]) {
+fn tell(sessions: &Arc<Sessions>, handle: &SessionHandle, message: &[u8]) {
     let Ok(Said { agent, data }) = serde_json::from_slice(message) else { return };
     let params = EmitParams { session: handle.id().to_string(), agent, event: None, data };
-    if let Err(fault) = notice::tell(host, handle, params) {
+    if let Err(fault) = agent::tell(&sessions.hooks, handle, params) {
         tracing::debug!(session = %handle.id(), why = fault.message, "a hook said what is no event");
     }
 }

@@ -1,21 +1,22 @@
 //! The clock of a session: how long it may live, and how long without output.
 //!
-//! Counted on the wall clock from the program's start, which is kept with the chain, so a new daemon goes on counting.
-//! At nine tenths of the time a warning, at the limit TERM to everything the session started, a grace, then KILL.
-//! Nobody is woken by output: the time of the last output is looked at when the idle limit may have been reached.
+//! Counted on the wall clock from the program's start, which is kept with the chain, so a new
+//! daemon goes on counting. At nine tenths of the time a warning, at the limit TERM to everything
+//! the session started, a grace, then KILL. Nobody is woken by output: the time of the last output
+//! is looked at when the idle limit may have been reached.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use greenroom_engine::SessionHandle;
 use greenroom_engine::session::Ladder;
-use greenroom_plugins::spec::Limits;
-use serde_json::json;
+use greenroom_protocol::events::{Payload, SessionExpiring, SessionTimedOut};
+use greenroom_workspace::spec::{Limits, millis};
 use tokio::task::AbortHandle;
 
+use super::Sessions;
 use crate::events::about;
 use crate::hooks;
-use crate::host::Host;
 
 /// Between TERM and KILL: an agent may have something to save.
 const GRACE: Duration = Duration::from_secs(10);
@@ -26,19 +27,19 @@ const SIGTERM: i32 = 15;
 const LOOK: Duration = Duration::from_secs(30);
 
 /// Starts the clock, if the session has limits.
-pub fn watch(host: &Arc<Host>, handle: &SessionHandle) -> Option<AbortHandle> {
-    let file = host.chains.look(handle.id())?;
+pub(crate) fn watch(sessions: &Arc<Sessions>, handle: &SessionHandle) -> Option<AbortHandle> {
+    let file = sessions.chains.look(handle.id())?;
     let limits = file.limits();
     if limits == Limits::default() {
         return None;
     }
     let started = file.started_at().unwrap_or_else(|| handle.info().record.created);
-    let clock = Clock { host: host.clone(), handle: handle.clone(), limits, started };
+    let clock = Clock { sessions: sessions.clone(), handle: handle.clone(), limits, started };
     Some(tokio::spawn(clock.run()).abort_handle())
 }
 
 struct Clock {
-    host: Arc<Host>,
+    sessions: Arc<Sessions>,
     handle: SessionHandle,
     limits: Limits,
     started: SystemTime,
@@ -71,11 +72,11 @@ impl Clock {
                 _ => match due.what {
                     What::Warn { left } => {
                         warned = due.at;
-                        self.say("session.expiring", due.limit, Some(left));
+                        self.say(due.limit, Some(left));
                     }
                     What::End => {
-                        self.say("session.timed_out", due.limit, None);
-                        self.host.chains.timed_out(self.handle.id());
+                        self.say(due.limit, None);
+                        self.sessions.chains.timed_out(self.handle.id());
                         // On a task of its own: the end of the session ends this one.
                         tokio::spawn(end(self.handle));
                         return;
@@ -85,17 +86,18 @@ impl Clock {
         }
     }
 
-    fn say(&self, kind: &'static str, limit: &str, left: Option<Duration>) {
+    fn say(&self, limit: &str, left: Option<Duration>) {
         let id = self.handle.id();
-        tracing::info!(session = %id, limit, kind, "the clock of a session");
-        let left_ms = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
-        let data = match left_ms {
-            Some(left_ms) => json!({ "limit": limit, "left_ms": left_ms }),
-            None => json!({ "limit": limit }),
+        let left_ms = left.map(millis);
+        let limit_name = limit.to_owned();
+        let event: Payload = match left_ms {
+            Some(left_ms) => SessionExpiring { limit: limit_name, left_ms }.into(),
+            None => SessionTimedOut { limit: limit_name }.into(),
         };
-        self.host.storage.log(about(id, kind, data));
+        tracing::info!(session = %id, limit, kind = event.kind, "the clock of a session");
+        self.sessions.storage.log(about(id, event));
         if let Some(left) = left {
-            hooks::expiring(&self.host, &self.handle, limit, left);
+            hooks::expiring(&self.sessions.hooks, &self.handle, limit, left);
         }
     }
 }

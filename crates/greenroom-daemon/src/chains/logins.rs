@@ -1,8 +1,10 @@
-//! Logins of agents in confined sessions, while these run: who refreshes a token, inside or outside, does it for both.
+//! Logins of agents in confined sessions, while these run: who refreshes a token, inside or
+//! outside, does it for both.
 //!
-//! In: the copies a session has, from its chain's notes. Out: both files at the fresher state, soon after either changed. What
-//! may come out of a session is `greenroom_plugins::sandbox`'s to judge. The kernel tells of changes; where it has no room for
-//! another watch, both are looked at now and then. At the session's end its plugin does it once more.
+//! In: the copies a session has, from its chain's notes. Out: both files at the fresher state, soon
+//! after either changed. What may come out of a session is `greenroom_workspace::sandbox`'s to
+//! judge. The kernel tells of changes; where it has no room for another watch, both are looked at
+//! now and then. At the session's end its plugin does it once more.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -12,12 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use greenroom_engine::SessionHandle;
-use greenroom_plugins::sandbox::{self, Login};
+use greenroom_workspace::sandbox::{self, Login};
 use rustix::fs::inotify;
 use tokio::net::unix::pipe;
 use tokio::task::AbortHandle;
 
-use crate::host::Host;
+use super::Sessions;
 
 /// Files are often written twice in a row.
 const SETTLED: Duration = Duration::from_millis(50);
@@ -27,9 +29,10 @@ const PACE: Duration = Duration::from_millis(500);
 const NOW_AND_THEN: Duration = Duration::from_secs(10);
 
 /// Follows until it is aborted, if the session has logins.
-pub fn follow(host: &Arc<Host>, handle: &SessionHandle) -> Option<AbortHandle> {
+pub(crate) fn follow(sessions: &Arc<Sessions>, handle: &SessionHandle) -> Option<AbortHandle> {
     let id = handle.id();
-    let logins = sandbox::logins_noted(host.chains.look(id)?.step("sandbox")?.state());
+    let logins =
+        sandbox::noted(sessions.chains.look(id)?.step(sandbox::ABOUT.name)?.state())?.logins;
     if logins.is_empty() {
         return None;
     }
@@ -102,8 +105,8 @@ impl Changes {
     }
 }
 
-/// Whether one of the events is about a file with the name of a login. Each is four numbers, the last of which says how long
-/// the name behind it is, filled up with zeroes.
+/// Whether one of the events is about a file with the name of a login. Each is four numbers, the
+/// last of which says how long the name behind it is, filled up with zeroes.
 fn named(mut events: &[u8], logins: &[Login]) -> bool {
     while let Some((head, rest)) = events.split_first_chunk::<16>() {
         let length = u32::from_ne_bytes([head[12], head[13], head[14], head[15]]) as usize;

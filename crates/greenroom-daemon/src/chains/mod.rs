@@ -1,59 +1,129 @@
-//! Sessions with plugins: prepared before they start, cleaned up after they ended, whoever started them and whatever
-//! happened to the daemon in between.
+//! Sessions with plugins: prepared before they start, cleaned up after they ended, whoever started
+//! them and whatever happened to the daemon in between.
 //!
-//! In: what a caller asked for. Out: a running session, or one fault and nothing left behind. The chain itself (order,
-//! transaction, notes) is `greenroom_plugins::chain`; here is what needs the host: starting the program, seeing its end,
-//! the clock, events. Deliberately absent: what any plugin does.
+//! In: what a caller asked for. Out: a running session, or one fault and nothing left behind. The
+//! chain itself (order, transaction, notes) is `greenroom_workspace::chain`; here is what needs the
+//! host: starting the program, seeing its end, the clock, events. Deliberately absent: what any
+//! plugin does.
 
-mod again;
 mod describe;
-mod door;
-mod ends;
+mod environment;
+mod events;
 mod hearing;
 mod limits;
 mod logins;
-mod told;
+mod proxy;
+mod request;
+mod retry;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use greenroom_engine::{EngineError, SessionHandle, SessionId, SessionState};
-use greenroom_plugins::chain::{ChainError, Chains, Open, Registry, Watch};
-use greenroom_plugins::env::Env;
-use greenroom_plugins::sandbox::{self, Plan, Sandbox, SandboxConfig};
-use greenroom_plugins::scratchpad::Scratchpad;
-use greenroom_plugins::spec::{
-    Ask, EndedHow, Refusal, SessionEnd, SessionPlugin, SessionSpec, Surroundings,
-};
-use greenroom_plugins::timeout::Timeout;
-use greenroom_plugins::worktree::{Worktree, Worktrees};
+use greenroom_config::{Config, Paths};
+use greenroom_engine::session::Ladder;
+use greenroom_engine::{Engine, EngineError, SessionHandle, SessionId, SessionState};
 use greenroom_protocol::api::session::DryRun;
 use greenroom_protocol::{Fault, FaultKind};
+use greenroom_workspace::BuiltIn;
+use greenroom_workspace::chain::{ChainError, Chains, Open, Registry, Watch};
+use greenroom_workspace::sandbox::{self, Plan, Sandbox, SandboxConfig};
+use greenroom_workspace::spec::{EndedHow, Refusal, SessionEnd, SessionSpec, Surroundings};
+use greenroom_workspace::worktree::Worktrees;
 
-pub use again::{Cleanups, pending};
-pub use describe::{describe, measure};
-pub use ends::Ends;
+pub(crate) use describe::{describe, measure};
+pub(crate) use environment::check_variables;
+pub(crate) use request::spec;
+pub(crate) use retry::pending;
 
-use crate::config::Config;
+use self::retry::Cleanups;
+use crate::call::fault;
+use crate::counters::Counters;
 use crate::descriptors;
-use crate::hooks::{self, Gatekeeper};
-use crate::host::Host;
-use crate::methods::session::ladder;
-use crate::paths::Paths;
-use crate::rpc::fault;
+use crate::hooks::{self, Gatekeeper, Hooks};
+use crate::keeper::Keeper;
+use crate::settings::Settings;
+use crate::store::Storage;
 
-/// The last clean-ups before the host goes down. What takes longer (a teardown command) is finished by the next host.
+/// The last clean-ups before the host goes down. What takes longer (a teardown command) is finished
+/// by the next host.
 const SETTLE: Duration = Duration::from_secs(30);
 
+/// A session may be given at most this long to end by itself.
+const GRACE_MAX: Duration = Duration::from_secs(600);
+
+/// The sessions of a host, with what plugins prepared for them and have to clean up.
+pub(crate) struct Sessions {
+    engine: Engine,
+    chains: Chains,
+    built_in: BuiltIn,
+    /// What has to be tried again.
+    cleanups: Cleanups,
+    /// One directory per session below.
+    dir: PathBuf,
+    /// Where programs in sessions reach the host.
+    socket: PathBuf,
+    keeper: Arc<Keeper>,
+    storage: Storage,
+    hooks: Arc<Hooks>,
+    settings: Arc<Settings>,
+    counters: Arc<Counters>,
+}
+
+impl Sessions {
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn chains(&self) -> &Chains {
+        &self.chains
+    }
+
+    pub(crate) fn worktrees(&self) -> &Worktrees {
+        &self.built_in.worktrees
+    }
+
+    pub(crate) fn sandbox(&self) -> &Arc<Sandbox> {
+        &self.built_in.sandbox
+    }
+
+    /// Other settings, for whatever begins from now on.
+    pub(crate) fn reconfigure(&self, config: &Config) {
+        self.built_in.worktrees.reconfigure(config.worktree.clone());
+        self.built_in.sandbox.reconfigure(fence(config, &self.socket));
+    }
+
+    /// How a session is ended when its caller says so. Whether plugins of sessions that have ended
+    /// still clean up. They wait for what a session has left.
+    pub(crate) fn are_cleaning_up(&self) -> bool {
+        self.chains.open_ids().into_iter().any(|id| {
+            let handle = self.engine.find(&id.to_string());
+            handle.map_or(true, |handle| handle.change().ended.is_some())
+                && self.keeper.count_left(id) == 0
+        })
+    }
+
+    pub(crate) fn ladder(&self, signal: Option<i32>, grace_ms: Option<u64>) -> Ladder {
+        let grace = grace_ms.map_or(self.settings.now().sessions.kill_grace, Duration::from_millis);
+        Ladder { signal, grace: grace.min(GRACE_MAX), ..Ladder::default() }
+    }
+}
+
+/// What sessions need of the rest of the host.
+pub(crate) struct Around {
+    pub socket: PathBuf,
+    pub keeper: Arc<Keeper>,
+    pub storage: Storage,
+    pub hooks: Arc<Hooks>,
+    pub settings: Arc<Settings>,
+    pub counters: Arc<Counters>,
+}
+
 /// The chains of this host, with what an earlier one left.
-pub fn load(
-    paths: &Paths,
-    socket: &Path,
-    config: &Config,
-    gatekeeper: &Gatekeeper,
-) -> Result<(Chains, BuiltIn), ChainError> {
+pub(crate) fn load(paths: &Paths, engine: Engine, around: Around) -> Result<Sessions, ChainError> {
+    let Around { socket, keeper, storage, hooks, settings, counters } = around;
+    let config = settings.now();
     let open = Arc::new(Open::default());
     let surroundings = Surroundings {
         state: paths.state().to_owned(),
@@ -62,34 +132,29 @@ pub fn load(
         home: std::env::var_os("HOME").map_or_else(|| "/".into(), Into::into),
         living: open.clone(),
     };
-    let worktrees = Worktrees::new(config.worktree.clone(), &surroundings);
-    let fence = fence(config, socket);
-    let sandbox = Arc::new(Sandbox::new(fence, &surroundings, sandbox::by_trial()));
-    let plugins: [Arc<dyn SessionPlugin>; 6] = [
-        Arc::new(Worktree(worktrees.clone())),
-        sandbox.clone(),
-        Arc::new(Scratchpad::new(config.scratchpad.clone(), &surroundings)),
-        Arc::new(Env::new(&surroundings)),
-        Arc::new(gatekeeper.clone()),
-        Arc::new(Timeout),
-    ];
-    let chains = Chains::load(paths.state().join("chains"), Registry::new(plugins), open)?;
+    let built_in = BuiltIn::new(
+        config.worktree.clone(),
+        fence(&config, &socket),
+        config.scratchpad.clone(),
+        &surroundings,
+    );
+    let mut registry = Registry::new(built_in.plugins.iter().cloned());
+    registry.add(Arc::new(Gatekeeper::new(&hooks)));
+    let chains = Chains::load(paths.state().join("chains"), registry, open)?;
     sandbox::sweep(&surroundings);
-    Ok((chains, BuiltIn { worktrees, sandbox }))
-}
-
-/// The plugins that have verbs of their own.
-pub struct BuiltIn {
-    pub worktrees: Worktrees,
-    pub sandbox: Arc<Sandbox>,
-}
-
-impl BuiltIn {
-    /// Other settings, for whatever begins from now on.
-    pub fn reconfigure(&self, config: &Config, socket: &Path) {
-        self.worktrees.reconfigure(config.worktree.clone());
-        self.sandbox.reconfigure(fence(config, socket));
-    }
+    Ok(Sessions {
+        engine,
+        chains,
+        built_in,
+        cleanups: Cleanups::default(),
+        dir: paths.sessions(),
+        socket,
+        keeper,
+        storage,
+        hooks,
+        settings,
+        counters,
+    })
 }
 
 fn fence(config: &Config, socket: &Path) -> SandboxConfig {
@@ -99,35 +164,39 @@ fn fence(config: &Config, socket: &Path) -> SandboxConfig {
     fence
 }
 
-/// Starts a session through its chain. Whoever asked may go away: then the session is not started, or ended again.
-pub async fn start(
-    host: &Arc<Host>,
-    base: greenroom_engine::SessionSpec,
-    ask: Ask,
+/// Starts a session through its chain. The caller may go away: then the session is not started, or
+/// ended again.
+pub(crate) async fn start(
+    sessions: &Arc<Sessions>,
+    mut spec: SessionSpec,
 ) -> Result<SessionHandle, Fault> {
-    if let Some(why) = host.troubles.config() {
+    if let Some(why) = sessions.settings.troubles().config() {
         let message = format!("cannot start a session: {why}");
         return Err(Fault::new(FaultKind::Conflict, message)
             .hint("correct the file, then: greenroom reload"));
     }
-    let sessions = host.engine.handles().len() as u64;
-    descriptors::room_for_a_session(sessions, host.counters.connections())?;
-    host.engine.check(&base).map_err(fault::engine)?;
-    let id = host.engine.next_id().await.map_err(fault::engine)?;
-    let spec = SessionSpec::new(id, base, ask);
-    let wanted = host.chains.registry().wanted(&spec).map_err(refused)?;
+    if let Some(unguarded) = sessions.hooks.plugins().unguarded() {
+        let message = format!("cannot start a session: {}", unguarded.why);
+        return Err(Fault::new(FaultKind::Conflict, message).hint(unguarded.hint));
+    }
+    let count = sessions.engine.handles().len() as u64;
+    descriptors::room_for_a_session(count, sessions.counters.connections()).await?;
+    sessions.engine.check(&spec.base).map_err(fault::engine)?;
+    let id = sessions.engine.next_id().await.map_err(fault::engine)?;
+    spec.id = id;
+    let wanted = sessions.chains.registry().wanted(&spec).map_err(refused)?;
     if wanted.is_empty() {
-        return host.engine.create_as(id, spec.into_engine()).await.map_err(fault::engine);
+        return sessions.engine.create_as(id, spec.into_engine()).await.map_err(fault::engine);
     }
     let asked = Asked(Arc::default());
     // A task of its own: a caller that goes away half way must not leave half of the work behind.
-    let work = tokio::spawn(begin(host.clone(), spec, asked.0.clone()));
+    let work = tokio::spawn(begin(sessions.clone(), spec, asked.0.clone()));
     let result = match work.await {
         Ok(result) => result,
         Err(error) => {
             // A plugin panicked; what it noted is undone like a refusal.
             tracing::error!(session = %id, %error, "preparing a session");
-            never_started(host, id).await;
+            never_started(sessions, id).await;
             Err(Fault::new(FaultKind::Internal, "cannot start the session: a plugin broke down"))
         }
     };
@@ -136,38 +205,29 @@ pub async fn start(
 }
 
 /// What a session would be; nothing is made.
-pub async fn would_be(
-    host: &Arc<Host>,
-    base: greenroom_engine::SessionSpec,
-    ask: Ask,
-) -> Result<DryRun, Fault> {
-    host.engine.check(&base).map_err(fault::engine)?;
-    // No session has this id: nothing is named after it.
-    let spec = SessionSpec::new(SessionId(0), base, ask);
-    Ok(describe::dry_run(host.chains.dry_run(spec).await.map_err(refused)?))
+pub(crate) async fn would_be(sessions: &Arc<Sessions>, spec: SessionSpec) -> Result<DryRun, Fault> {
+    sessions.engine.check(&spec.base).map_err(fault::engine)?;
+    Ok(describe::dry_run(sessions.chains.dry_run(spec).await.map_err(refused)?))
 }
 
 /// The fence a session like this would get, and what its plugins want to be known.
-pub async fn fence_of(
-    host: &Arc<Host>,
-    base: greenroom_engine::SessionSpec,
-    ask: Ask,
+pub(crate) async fn fence_of(
+    sessions: &Arc<Sessions>,
+    mut spec: SessionSpec,
 ) -> Result<(Plan, Vec<String>), Fault> {
-    host.engine.check(&base).map_err(fault::engine)?;
-    let spec = SessionSpec::new(SessionId(0), base, ask);
+    sessions.engine.check(&spec.base).map_err(fault::engine)?;
     // All others first: the sandbox sees what they leave.
-    let mut before = spec.clone();
-    let sandbox = before.ask.sandbox.take();
-    let mut spec = host.chains.dry_run(before).await.map_err(refused)?.spec;
+    let sandbox = std::mem::take(&mut spec.ask.sandbox);
+    let mut spec = sessions.chains.dry_run(spec).await.map_err(refused)?.spec;
     spec.ask.sandbox = sandbox;
-    let plugin = host.built_in.sandbox.clone();
+    let plugin = sessions.built_in.sandbox.clone();
     let work = tokio::task::spawn_blocking(move || {
         let fenced = plugin.plan(&spec)?;
         Ok((fenced.plan, spec.notes.into_iter().chain(fenced.notes).collect()))
     });
     match work.await {
         Ok(result) => result.map_err(|refusal: Refusal| {
-            refused(Refusal { plugin: "sandbox".to_owned(), ..refusal })
+            refused(Refusal { plugin: sandbox::ABOUT.name.to_owned(), ..refusal })
         }),
         Err(error) => Err(Fault::new(FaultKind::Internal, error.to_string())),
     }
@@ -189,44 +249,44 @@ impl Drop for Asked {
 }
 
 async fn begin(
-    host: Arc<Host>,
+    sessions: Arc<Sessions>,
     spec: SessionSpec,
     gone: Arc<AtomicBool>,
 ) -> Result<SessionHandle, Fault> {
     let id = spec.id;
-    let prepared = match host.chains.prepare(spec, &watch(&host)).await {
+    let prepared = match sessions.chains.prepare(spec, &watch(&sessions)).await {
         Ok(prepared) => prepared,
         Err(refusal) => {
-            told::refused(&host, id, &refusal);
+            events::refused(&sessions, id, &refusal);
             return Err(refused(refusal));
         }
     };
-    hooks::worktree_made(&host, &prepared.spec);
+    hooks::worktree_made(&sessions.hooks, &prepared.spec);
     if gone.load(Ordering::Acquire) {
-        never_started(&host, id).await;
+        never_started(&sessions, id).await;
         return Err(Fault::new(FaultKind::Cancelled, "nobody waits for this session any more"));
     }
-    let handle = match host.engine.create_as(id, prepared.spec.into_engine()).await {
+    let handle = match sessions.engine.create_as(id, prepared.spec.into_engine()).await {
         Ok(handle) => handle,
         Err(error) => {
-            let left = never_started(&host, id).await;
+            let left = never_started(&sessions, id).await;
             let mut fault = fault::engine(error);
             fault.message.extend(left.iter().map(|left| format!("; {left}")));
             return Err(fault);
         }
     };
-    host.chains.started(id, SystemTime::now());
-    told::die_at("started");
-    look_after(&host, handle.clone());
+    sessions.chains.started(id, SystemTime::now());
+    events::die_at("started");
+    look_after(&sessions, handle.clone());
     if gone.load(Ordering::Acquire) {
-        let _ = handle.kill(ladder(&host, None, None)).await;
-        remove(&host, &handle).await.map_err(fault::engine)?;
+        let _ = handle.kill(sessions.ladder(None, None)).await;
+        remove(&sessions, &handle).await.map_err(fault::engine)?;
     }
     Ok(handle)
 }
 
-fn watch(host: &Arc<Host>) -> Arc<dyn Watch> {
-    Arc::new(told::Told::new(host.storage.clone(), host.hooks.plugins.clone()))
+fn watch(sessions: &Arc<Sessions>) -> Arc<dyn Watch> {
+    Arc::new(events::ChainEvents::new(sessions.storage.clone(), sessions.hooks.plugins().clone()))
 }
 
 fn refused(refusal: Refusal) -> Fault {
@@ -243,40 +303,41 @@ fn refused(refusal: Refusal) -> Fault {
 }
 
 /// Undoes a chain whose session does not run. Answers what could not be undone.
-async fn never_started(host: &Arc<Host>, id: SessionId) -> Vec<String> {
+async fn never_started(sessions: &Arc<Sessions>, id: SessionId) -> Vec<String> {
     let end = SessionEnd { id, how: EndedHow::NeverStarted, at: SystemTime::now() };
-    let outcomes = host.chains.finish(&end, &watch(host)).await;
-    again::unless_done(host, &end);
+    let outcomes = sessions.chains.finish(&end, &watch(sessions)).await;
+    retry::unless_done(sessions, &end);
     outcomes.iter().filter_map(|outcome| outcome.left_behind()).collect()
 }
 
 /// Minds the clock of a running session and cleans up after its end.
-fn look_after(host: &Arc<Host>, handle: SessionHandle) {
-    let clock = limits::watch(host, &handle);
-    let door = door::open(host, &handle);
-    let hearing = hearing::begin(host, &handle);
-    let logins = logins::follow(host, &handle);
-    let host = host.clone();
+fn look_after(sessions: &Arc<Sessions>, handle: SessionHandle) {
+    let clock = limits::watch(sessions, &handle);
+    let door = proxy::open(sessions, &handle);
+    let hearing = hearing::begin(sessions, &handle);
+    let logins = logins::follow(sessions, &handle);
+    let sessions = sessions.clone();
     tokio::spawn(async move {
-        host.ends.of(&handle).await;
+        handle.over().await;
         for task in [door, hearing, logins].into_iter().flatten() {
             task.abort();
         }
         // What its program left lives on where it was started, and under the same clock.
-        host.keeper.nobody_left(handle.id()).await;
+        sessions.keeper.nobody_left(handle.id()).await;
         clock.into_iter().for_each(|task| task.abort());
-        settled(&host, &handle).await;
+        settled(&sessions, &handle).await;
     });
 }
 
-/// Answers once the plugins of an ended session have cleaned up; at once if it runs, has left processes, or has no plugins.
-pub async fn settled(host: &Arc<Host>, handle: &SessionHandle) {
+/// Answers once the plugins of an ended session have cleaned up; at once if it runs, has left
+/// processes, or has no plugins.
+pub(crate) async fn settled(sessions: &Arc<Sessions>, handle: &SessionHandle) {
     if let Some(end) = end_of(handle)
-        && host.keeper.count_left(end.id) == 0
-        && host.chains.look(end.id).is_some_and(|file| file.is_open())
+        && sessions.keeper.count_left(end.id) == 0
+        && sessions.chains.look(end.id).is_some_and(|file| file.is_open())
     {
-        host.chains.finish(&end, &watch(host)).await;
-        again::unless_done(host, &end);
+        sessions.chains.finish(&end, &watch(sessions)).await;
+        retry::unless_done(sessions, &end);
     }
 }
 
@@ -294,34 +355,45 @@ fn end_of(handle: &SessionHandle) -> Option<SessionEnd> {
 }
 
 /// Removes an ended session, after its plugins have cleaned up.
-pub async fn remove(host: &Arc<Host>, handle: &SessionHandle) -> Result<(), EngineError> {
-    settled(host, handle).await;
-    host.engine.remove(handle.id()).await?;
-    told::die_at("removed");
-    host.chains.forget(handle.id());
+pub(crate) async fn remove(
+    sessions: &Arc<Sessions>,
+    handle: &SessionHandle,
+) -> Result<(), EngineError> {
+    settled(sessions, handle).await;
+    sessions.engine.remove(handle.id()).await?;
+    events::die_at("removed");
+    sessions.chains.forget(handle.id());
     Ok(())
 }
 
-/// After the daemon's start: looks after the sessions that run, and finishes what an earlier daemon could not.
-pub fn recover(host: &Arc<Host>) {
-    let unknown = |id: &SessionId| host.engine.find(&id.to_string()).is_err();
+/// After the daemon's start: looks after the sessions that run, and finishes what an earlier daemon
+/// could not.
+pub(crate) fn recover(sessions: &Arc<Sessions>) {
+    let unknown = |id: &SessionId| sessions.engine.find(&id.to_string()).is_err();
     // It removed the session and could not forget its chain any more.
-    host.chains.closed_ids().into_iter().filter(unknown).for_each(|id| host.chains.forget(id));
-    for id in host.chains.open_ids() {
-        let handle = host.engine.find(&id.to_string()).ok();
+    sessions
+        .chains
+        .closed_ids()
+        .into_iter()
+        .filter(unknown)
+        .for_each(|id| sessions.chains.forget(id));
+    for id in sessions.chains.open_ids() {
+        let handle = sessions.engine.find(&id.to_string()).ok();
         match handle {
-            Some(handle) if handle.change().ended.is_none() || host.keeper.count_left(id) > 0 => {
-                look_after(host, handle);
+            Some(handle)
+                if handle.change().ended.is_none() || sessions.keeper.count_left(id) > 0 =>
+            {
+                look_after(sessions, handle);
             }
             over => {
-                let host = host.clone();
+                let sessions = sessions.clone();
                 tokio::spawn(async move {
                     tracing::info!(session = %id, "cleaning up for an earlier daemon");
                     match over {
-                        Some(handle) => settled(&host, &handle).await,
+                        Some(handle) => settled(&sessions, &handle).await,
                         None => {
-                            never_started(&host, id).await;
-                            host.chains.forget(id);
+                            never_started(&sessions, id).await;
+                            sessions.chains.forget(id);
                         }
                     }
                 });
@@ -331,8 +403,8 @@ pub fn recover(host: &Arc<Host>) {
 }
 
 /// Before the host goes down for good: cleans up after every session that has ended.
-pub async fn settle_all(host: &Arc<Host>) {
-    let over: Vec<SessionHandle> = host
+pub(crate) async fn settle_all(sessions: &Arc<Sessions>) {
+    let over: Vec<SessionHandle> = sessions
         .engine
         .handles()
         .into_iter()
@@ -340,7 +412,7 @@ pub async fn settle_all(host: &Arc<Host>) {
         .collect();
     let all = async {
         for handle in over {
-            settled(host, &handle).await;
+            settled(sessions, &handle).await;
         }
     };
     if tokio::time::timeout(SETTLE, all).await.is_err() {

@@ -1,4 +1,5 @@
-//! What a caller waits for, as the engine understands it, and what it found, as the caller wrote it.
+//! What a caller waits for, as the engine understands it, and what it found, as the caller wrote
+//! it.
 //!
 //! The wire's scopes (`ignore_case`, `region`) hold for everything within; here they are put onto
 //! each leaf. An answer is read beside the matcher it answers, because one wire condition may
@@ -13,24 +14,25 @@ use greenroom_protocol::api::screen as wire_screen;
 use greenroom_protocol::api::session::SessionState;
 use greenroom_protocol::{Fault, FaultKind};
 
-use crate::rpc::fault;
-
 /// Nothing can be still for longer than the longest wait.
 const STABLE_MAX: Duration = Duration::from_secs(86_400);
 
 /// What a program can end with.
 const STATUSES: std::ops::RangeInclusive<i32> = 0..=255;
 
-pub fn matcher(given: &wire::Matcher) -> Result<Matcher, Fault> {
+pub(crate) fn matcher(given: &wire::Matcher) -> Result<Matcher, Fault> {
     let matcher = build(given, false)?;
     if when(&given.test).may == 0 {
-        return Err(fault::invalid("the conditions exclude each other: they never hold together"));
+        return Err(Fault::invalid_params(
+            "the conditions exclude each other: they never hold together",
+        ));
     }
     Ok(matcher)
 }
 
-/// Refuses what cannot come to hold any more in a session that lives. One that has ended says so itself, with its status.
-pub fn reachable(given: &wire::Matcher, now: SessionState) -> Result<(), Fault> {
+/// Refuses what cannot come to hold any more in a session that lives. An ended session says so
+/// itself, with its status.
+pub(crate) fn reachable(given: &wire::Matcher, now: SessionState) -> Result<(), Fault> {
     let ahead = match now {
         SessionState::Starting => ALL,
         SessionState::Running => {
@@ -93,7 +95,7 @@ fn when(test: &wire::Test) -> When {
 }
 
 /// The first scope `since` in the tree, outermost first.
-pub fn since(given: &wire::Matcher) -> Option<u64> {
+pub(crate) fn since(given: &wire::Matcher) -> Option<u64> {
     given.since.or_else(|| given.parts().iter().find_map(since))
 }
 
@@ -138,17 +140,17 @@ fn test(test: &wire::Test, ignore_case: bool) -> Result<Matcher, Fault> {
         Test::Title(wire::TextTest::Contains(text)) => Matcher::Title(regex(&escaped(text))?),
         Test::Title(wire::TextTest::Matches { regex: text }) => Matcher::Title(regex(text)?),
         Test::State(states) => {
-            for state in states.as_slice() {
-                SessionState::named(state).map_err(fault::invalid)?;
-            }
-            one_of(states, |state| Matcher::State(state.clone()))
+            let named = |state: &String| {
+                SessionState::named(state).map(super::state_in).map_err(Fault::invalid_params)
+            };
+            one_of(states, |state| named(state).map(Matcher::State))?
         }
         Test::ExitCode(codes) => {
             if let Some(code) = codes.as_slice().iter().find(|code| !STATUSES.contains(*code)) {
                 let why = format!("no program ends with status {code}; they are 0 to 255");
-                return Err(fault::invalid(why));
+                return Err(Fault::invalid_params(why));
             }
-            one_of(codes, |code| Matcher::ExitCode(*code))
+            one_of(codes, |code| Ok(Matcher::ExitCode(*code)))?
         }
         Test::Region(part) => within(part.region, build(&part.matcher, ignore_case)?),
         Test::Lua(_) => {
@@ -165,12 +167,14 @@ fn branches(parts: &[wire::Matcher], ignore_case: bool) -> Result<Vec<Branch>, F
         .collect()
 }
 
-fn one_of<T>(values: &OneOrMany<T>, leaf: impl Fn(&T) -> Matcher) -> Matcher {
+fn one_of<T>(
+    values: &OneOrMany<T>,
+    leaf: impl Fn(&T) -> Result<Matcher, Fault>,
+) -> Result<Matcher, Fault> {
+    let branch = |value| Ok(Branch { name: None, matcher: leaf(value)? });
     match values.as_slice() {
         [one] => leaf(one),
-        several => Matcher::Any(
-            several.iter().map(|value| Branch { name: None, matcher: leaf(value) }).collect(),
-        ),
+        several => Ok(Matcher::Any(several.iter().map(branch).collect::<Result<_, Fault>>()?)),
     }
 }
 
@@ -180,7 +184,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// A matcher the engine does not take.
-pub fn refused(error: &MatcherError) -> Fault {
+pub(crate) fn refused(error: &MatcherError) -> Fault {
     match error {
         MatcherError::Regex { pattern, .. } => {
             Fault::new(FaultKind::BadPattern, error.to_string()).with("pattern", pattern.as_str())
@@ -192,7 +196,7 @@ pub fn refused(error: &MatcherError) -> Fault {
 }
 
 /// What was found, in the shape of the question.
-pub fn outcome(given: &wire::Matcher, found: Outcome) -> wire::Outcome {
+pub(crate) fn outcome(given: &wire::Matcher, found: Outcome) -> wire::Outcome {
     let found = match (given.region, found) {
         (Some(_), Outcome::Region(inner)) => *inner,
         (_, found) => found,
@@ -231,13 +235,11 @@ fn plain(found: Outcome) -> wire::Found {
             Found::TranscriptRegex { pattern, capture }
         }
         Outcome::CursorAt { row, col } => Found::CursorAt { row, col },
-        Outcome::ScreenStable { min } => {
-            Found::ScreenStable { min_ms: u64::try_from(min.as_millis()).unwrap_or(u64::MAX) }
-        }
+        Outcome::ScreenStable { min } => Found::ScreenStable { min_ms: super::millis(min) },
         Outcome::ProcessExited { status } => Found::ProcessExited { exit: status.map(super::exit) },
         Outcome::ExitCode { code } => Found::ExitCode { code },
         Outcome::Title { title } => Found::Title { title },
-        Outcome::State { state } => Found::State { state },
+        Outcome::State { state } => Found::State { state: super::state(state).to_string() },
         Outcome::Not => Found::Not,
         Outcome::Region(inner) => plain(*inner),
         Outcome::Any { matched, .. } => plain(*matched),
@@ -252,6 +254,7 @@ fn plain(found: Outcome) -> wire::Found {
 
 #[cfg(test)]
 mod tests {
+    use greenroom_engine::AgentState;
     use serde_json::{Value, json};
 
     use super::*;
@@ -267,7 +270,7 @@ mod tests {
             {"type": "state", "value": ["exited", "failed"], "name": "over"},
         ]}));
         assert!(matches!(matcher(&given).unwrap(), Matcher::Any(_)));
-        let state = Outcome::State { state: "failed".into() };
+        let state = Outcome::State { state: AgentState::Failed };
         let inner = Outcome::Any { branch: 1, name: None, matched: Box::new(state) };
         let found = Outcome::Any { branch: 1, name: Some("over".into()), matched: Box::new(inner) };
         let answer = serde_json::to_value(outcome(&given, found)).unwrap();

@@ -1,16 +1,18 @@
 //! Frames as the wire's snapshots.
 
+use greenroom_engine::Seq;
 use greenroom_engine::egress::Filtered;
-use greenroom_engine::term::{Color, CursorShape, Frame, MouseMode, Row, Run, Style, Underline};
+use greenroom_engine::term::{
+    Color, CursorShape, Frame, MouseMode, Row, Run, Style, Underline, paint,
+};
 use greenroom_engine::wait::{Region, region_text};
-use greenroom_engine::{Seq, paint};
 use greenroom_protocol::api::screen as wire;
 use greenroom_protocol::api::screen::SnapshotFormat;
 use std::sync::Arc;
 use unicode_width::UnicodeWidthChar;
 
 /// Everything but the content.
-pub fn blank(frame: &Frame, seq: Seq) -> wire::Snapshot {
+pub(crate) fn blank(frame: &Frame, seq: Seq) -> wire::Snapshot {
     wire::Snapshot {
         size: super::size(frame.size),
         cursor: wire::Cursor {
@@ -38,7 +40,7 @@ pub fn blank(frame: &Frame, seq: Seq) -> wire::Snapshot {
 }
 
 /// The screen, or a part of it, in one form.
-pub fn snapshot(
+pub(crate) fn snapshot(
     frame: &Filtered<Arc<Frame>>,
     seq: Seq,
     format: SnapshotFormat,
@@ -62,7 +64,7 @@ pub fn snapshot(
 }
 
 /// Rows joined by newlines, without trailing blanks and, for the whole screen, trailing empty rows.
-pub fn text(frame: &Frame, region: Option<wire::Region>) -> String {
+pub(crate) fn text(frame: &Frame, region: Option<wire::Region>) -> String {
     match region {
         None => greenroom_engine::wait::frame_text(frame),
         Some(_) => region_text(frame, area(region)),
@@ -70,7 +72,7 @@ pub fn text(frame: &Frame, region: Option<wire::Region>) -> String {
 }
 
 /// Only the rows of `new` that differ from `old`.
-pub fn changed_rows(old: &Frame, new: &Frame) -> Vec<u16> {
+pub(crate) fn changed_rows(old: &Frame, new: &Frame) -> Vec<u16> {
     (0..)
         .zip(&new.rows)
         .filter(|(number, row)| old.rows.get(usize::from(*number)) != Some(row))

@@ -1,24 +1,25 @@
 //! Who filters a session, and where that is done: on threads that step back for everybody else.
 //!
-//! The engine asks when a session starts or is taken over, so that none is ever without its filters. A session that
-//! prints as fast as it can needs its cores; reading behind it must not take them. So whoever has lines answered for
-//! runs with a lower priority: its readers are late before the session is.
+//! The engine asks when a session starts or is taken over, so that none is ever without its
+//! filters. A session that prints as fast as it can needs its cores; reading behind it must not
+//! take them. So whoever has lines answered for runs with a lower priority: its readers are late
+//! before the session is.
 
 use std::sync::{Arc, OnceLock};
 
 use greenroom_engine::egress::{Filters, LineFilter};
 use greenroom_engine::store::SessionRecord;
 use greenroom_plugins::host::{PluginHost, SessionFacts};
+use greenroom_protocol::api::session::About;
 use tokio::runtime::{Builder, Handle};
 
 /// Reading the journal blocks; more at once only take turns.
 const BLOCKING_MAX: usize = 4;
 
-/// Of 19: a busy session gets ten times the share of a core.
+/// The highest is 19. A busy session gets ten times the share of a core.
 const NICE: i32 = 10;
 
-/// The filters among the plugins.
-pub struct Filtering(pub PluginHost);
+pub(crate) struct Filtering(pub PluginHost);
 
 impl Filters for Filtering {
     fn filter_for(
@@ -26,7 +27,7 @@ impl Filters for Filtering {
         session: &SessionRecord,
         noted: Option<&[u8]>,
     ) -> Result<Option<Arc<dyn LineFilter>>, String> {
-        let facts = SessionFacts { id: session.id, labels: session.labels.clone() };
+        let facts = SessionFacts { id: session.id, labels: About::read(&session.about).labels };
         self.0.filter_for(&facts, noted)
     }
 

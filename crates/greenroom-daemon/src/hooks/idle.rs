@@ -1,36 +1,37 @@
 //! `session.idle`: a session printed nothing for a while. Told once until it prints again.
 //!
-//! Nobody is woken by output: the time of the last output is looked at when the session may be idle, and only a session
-//! that was told of is watched for its next output.
+//! Nobody is woken by output: the time of the last output is looked at when the session may be
+//! idle, and only a session that was told of is watched for its next output.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use greenroom_engine::SessionHandle;
+use greenroom_formats::manifest::Hook;
 use greenroom_plugins::host::Payload;
-use greenroom_protocol::manifest::Hook;
-use serde_json::json;
+use greenroom_protocol::events::SessionIdle;
 
+use super::Hooks;
+use crate::convert;
 use crate::events::about;
-use crate::host::Host;
 
 /// Watches a session until its end, if anybody wants to know.
-pub fn watch(host: &Arc<Host>, handle: SessionHandle) {
-    if host.hooks.plugins.listens(Hook::SessionIdle) {
-        let host = host.clone();
+pub(crate) fn watch(hooks: &Arc<Hooks>, handle: SessionHandle) {
+    if hooks.plugins.listens(Hook::SessionIdle) {
+        let hooks = hooks.clone();
         tokio::spawn(async move {
             let over = handle.clone();
             tokio::select! {
-                () = run(&host, &handle) => {}
+                () = run(&hooks, &handle) => {}
                 () = over.over() => {}
             }
         });
     }
 }
 
-async fn run(host: &Arc<Host>, handle: &SessionHandle) {
+async fn run(hooks: &Hooks, handle: &SessionHandle) {
     loop {
-        let after = host.settings.now().plugins.idle;
+        let after = hooks.settings.now().plugins.idle;
         let info = handle.info();
         let last = info.last_output.unwrap_or(info.record.created);
         let idle = SystemTime::now().duration_since(last).unwrap_or(Duration::ZERO);
@@ -39,10 +40,10 @@ async fn run(host: &Arc<Host>, handle: &SessionHandle) {
             continue;
         }
         let seq = handle.change().seq;
-        let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
+        let idle_ms = convert::millis(idle);
         let payload = Payload::new().fact("idle_ms", idle_ms).fact("sequence", seq.0);
-        host.storage.log(about(handle.id(), "session.idle", json!({ "idle_ms": idle_ms })));
-        host.hooks.plugins.observe(Hook::SessionIdle, Some(handle.id()), payload);
+        hooks.storage.log(about(handle.id(), SessionIdle { idle_ms }));
+        hooks.plugins.observe(Hook::SessionIdle, Some(handle.id()), payload);
         let mut changes = handle.changes();
         if changes.wait_for(|change| change.seq > seq || change.closed).await.is_err() {
             return;

@@ -1,32 +1,33 @@
 //! `input.submit`: text that is handed to a program with Enter, through the API.
 //!
-//! In: what a caller types. Out: what is typed, or a refusal. Text without a line end is typed at once and remembered; the
-//! Enter that follows is what is asked about, with all of it. A plugin may change text that is not typed yet; of text that
-//! is, it may only keep the Enter away. A person at an attached terminal is never asked about.
+//! In: what a caller types. Out: what is typed, or a refusal. Text without a line end is typed at
+//! once and remembered; the Enter that follows is what is asked about, with all of it. A plugin may
+//! change text that is not typed yet; of text that is, it may only keep the Enter away. A person at
+//! an attached terminal is never asked about.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use greenroom_engine::{SessionHandle, SessionId};
+use greenroom_formats::manifest::Hook;
 use greenroom_plugins::host::Payload;
 use greenroom_protocol::api::input::Action;
-use greenroom_protocol::manifest::Hook;
 use greenroom_protocol::{Fault, FaultKind};
 use serde_json::Value;
 
-use super::{Wish, allowed};
-use crate::host::Host;
+use super::{Allowed, Hooks, ask_gate};
+use crate::sync::lock;
 
 /// Remembered of a line that is being typed; a longer one is told by its end.
 const LINE_MAX: usize = 64 * 1024;
 
 /// Lines that are being typed, by session.
 #[derive(Default)]
-pub struct Typed(Mutex<HashMap<SessionId, String>>);
+pub(crate) struct Typed(Mutex<HashMap<SessionId, String>>);
 
 impl Typed {
     fn add(&self, id: SessionId, text: &str) {
-        let mut lines = self.lines();
+        let mut lines = lock(&self.0);
         let line = lines.entry(id).or_default();
         line.push_str(text);
         if line.len() > LINE_MAX {
@@ -36,47 +37,50 @@ impl Typed {
     }
 
     fn take(&self, id: SessionId) -> String {
-        self.lines().remove(&id).unwrap_or_default()
+        lock(&self.0).remove(&id).unwrap_or_default()
     }
 
-    pub fn forget(&self, id: SessionId) {
-        self.lines().remove(&id);
-    }
-
-    fn lines(&self) -> MutexGuard<'_, HashMap<SessionId, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn forget(&self, id: SessionId) {
+        lock(&self.0).remove(&id);
     }
 }
 
 /// What an action does to the line.
 #[derive(Debug, PartialEq)]
 enum Does {
-    /// Adds to it.
     Adds(String),
-    /// Adds and ends it: text, and the line end as it was written.
+    /// Adds and ends it: text, and the line end as it was written, if it was not a key.
     Submits {
         text: String,
-        end: String,
+        end: Option<String>,
     },
-    /// Ends it.
-    Enters,
     /// Throws it away.
     Clears,
     Nothing,
 }
 
-/// Asks about an action before it is carried out. Answers the action to carry out.
-pub async fn checked(
-    host: &Arc<Host>,
+/// Asks about an action before it is carried out. Answers the action to carry out. With `submit`
+/// Enter follows it, and it is asked about as a whole.
+pub(crate) async fn checked(
+    hooks: &Hooks,
     handle: &SessionHandle,
     action: Action,
+    submit: bool,
     client: Option<String>,
 ) -> Result<Action, Fault> {
-    if !host.hooks.plugins.listens(Hook::InputSubmit) {
+    if submit {
+        let whole = match &action {
+            Action::Text(text) | Action::Paste(text) | Action::BracketedPaste(text) => text.clone(),
+            Action::StreamText(stream) => stream.text.clone(),
+            _ => return Err(Fault::invalid_params("submit needs text")),
+        };
+        return Ok(with_text(action, text(hooks, handle, whole, client).await?));
+    }
+    if !hooks.plugins.listens(Hook::InputSubmit) {
         return Ok(action);
     }
     let id = handle.id();
-    let typed = &host.hooks.typed;
+    let typed = &hooks.typed;
     match does(&action) {
         Does::Nothing => Ok(action),
         Does::Adds(text) => {
@@ -87,63 +91,49 @@ pub async fn checked(
             typed.forget(id);
             Ok(action)
         }
-        Does::Enters => {
-            let line = typed.take(id);
-            let asked = ask(host, handle, line.clone(), client).await;
-            match asked {
-                Ok(None) => Ok(action),
-                Ok(Some(_)) => Err(too_late(id)),
-                Err(fault) => {
-                    // It still stands there.
-                    typed.add(id, &line);
-                    Err(fault)
-                }
-            }
-        }
         Does::Submits { text, end } => {
             let before = typed.take(id);
-            let line = format!("{before}{text}");
-            match ask(host, handle, line, client).await {
-                Ok(None) => Ok(action),
-                Ok(Some(changed)) if before.is_empty() => Ok(with_text(action, changed + &end)),
-                Ok(Some(_)) => Err(too_late(id)),
-                Err(fault) => {
-                    typed.add(id, &before);
-                    Err(fault)
+            let asked = ask(hooks, handle, format!("{before}{text}"), client).await;
+            // A failure leaves in the terminal what was typed before.
+            let changed = asked.inspect_err(|_| typed.add(id, &before))?;
+            match (changed, end) {
+                (None, _) => Ok(action),
+                (Some(changed), Some(end)) if before.is_empty() => {
+                    Ok(with_text(action, changed + &end))
                 }
+                (Some(_), _) => Err(too_late(id)),
             }
         }
     }
 }
 
 /// Asks about a whole text before it is typed and entered.
-pub async fn text(
-    host: &Arc<Host>,
+pub(crate) async fn text(
+    hooks: &Hooks,
     handle: &SessionHandle,
     text: String,
     client: Option<String>,
 ) -> Result<String, Fault> {
-    if !host.hooks.plugins.listens(Hook::InputSubmit) {
+    if !hooks.plugins.listens(Hook::InputSubmit) {
         return Ok(text);
     }
-    Ok(ask(host, handle, text.clone(), client).await?.unwrap_or(text))
+    Ok(ask(hooks, handle, text.clone(), client).await?.unwrap_or(text))
 }
 
 /// The changed text, if a plugin changed it.
 async fn ask(
-    host: &Arc<Host>,
+    hooks: &Hooks,
     handle: &SessionHandle,
     text: String,
     client: Option<String>,
 ) -> Result<Option<String>, Fault> {
     let id = handle.id();
-    let clean = |text: String| host.hooks.clean(Some(handle), text);
+    let clean = |text: String| hooks.clean(Some(handle), text);
     let payload = Payload::new().text("text", clean(text)).maybe("client", client.map(clean));
-    let told = payload.fields().get("text").cloned();
+    let shown = payload.fields().get("text").cloned();
     let attempt = format!("cannot submit to {id}");
-    let wish = Wish { hook: Hook::InputSubmit, session: Some(id), attempt: &attempt };
-    let fields = allowed(host, wish, payload).await?;
-    let now = fields.get("text").filter(|now| Some(*now) != told.as_ref());
+    let Allowed { fields, .. } = ask_gate(hooks, Hook::InputSubmit, id, &attempt, payload).await?;
+    let now = fields.get("text").filter(|now| Some(*now) != shown.as_ref());
     Ok(now.and_then(Value::as_str).map(str::to_owned))
 }
 
@@ -175,28 +165,26 @@ fn does(action: &Action) -> Does {
 fn line(text: &str) -> Does {
     let body = text.trim_end_matches(['\r', '\n']);
     if body.len() < text.len() {
-        return Does::Submits { text: body.to_owned(), end: text[body.len()..].to_owned() };
+        let end = Some(text[body.len()..].to_owned());
+        return Does::Submits { text: body.to_owned(), end };
     }
     // A line end inside submits what is before it; the whole is asked about at once.
-    match text.contains(['\r', '\n']) {
-        true => Does::Submits { text: text.to_owned(), end: String::new() },
-        false => Does::Adds(text.to_owned()),
+    if text.contains(['\r', '\n']) {
+        return Does::Submits { text: text.to_owned(), end: Some(String::new()) };
     }
+    Does::Adds(text.to_owned())
 }
 
 fn keys(keys: &[String]) -> Does {
     let is = |names: &[&str]| keys.iter().any(|key| names.contains(&&*key.to_lowercase()));
     if is(&["enter", "return", "ctrl-m", "ctrl-j", "kp_enter"]) {
-        return Does::Enters;
+        return Does::Submits { text: String::new(), end: None };
     }
-    match is(&["ctrl-c", "ctrl-d", "ctrl-u", "escape", "esc"]) {
-        true => Does::Clears,
-        false => Does::Nothing,
-    }
+    if is(&["ctrl-c", "ctrl-d", "ctrl-u", "escape", "esc"]) { Does::Clears } else { Does::Nothing }
 }
 
 /// The same act with another text.
-pub fn with_text(action: Action, text: String) -> Action {
+fn with_text(action: Action, text: String) -> Action {
     match action {
         Action::BracketedPaste(_) => Action::BracketedPaste(text),
         Action::Paste(_) => Action::Paste(text),
@@ -213,14 +201,15 @@ mod tests {
 
     #[test]
     fn what_ends_a_line() {
-        let submits = |text: &str, end: &str| Does::Submits { text: text.into(), end: end.into() };
+        let submits =
+            |text: &str, end: &str| Does::Submits { text: text.into(), end: Some(end.into()) };
         let text = |text: &str| does(&Action::Text(text.to_owned()));
         assert_eq!(text("ls\r"), submits("ls", "\r"));
         assert_eq!(text("ls\n\n"), submits("ls", "\n\n"));
         assert_eq!(text("a\nb"), submits("a\nb", ""));
         assert_eq!(text("ls"), Does::Adds("ls".into()));
         let key = |key: &str| does(&Action::Key(key.to_owned()));
-        assert_eq!(key("Enter"), Does::Enters);
+        assert_eq!(key("Enter"), Does::Submits { text: String::new(), end: None });
         assert_eq!(key("ctrl-c"), Does::Clears);
         assert_eq!(key("x"), Does::Nothing);
         let paste = Action::BracketedPaste("a\nb\n".to_owned());

@@ -1,9 +1,8 @@
 //! A connection of the socket's kind inside of the daemon: what HTTP streams are made of.
 //!
-//! One end is served like any client (rights, limits, subscriptions, attach and all); the other is ours to read and
-//! write. So a WebSocket is the socket in another coat, and not a second implementation of it.
-
-use std::sync::Arc;
+//! One end is served like any client (rights, limits, subscriptions, attach and all); the other is
+//! ours to read and write. So a WebSocket is the socket in another coat, and not a second
+//! implementation of it.
 
 use greenroom_protocol::frame::{self, FrameDecoder, FrameError, Framing};
 use greenroom_protocol::{Fault, FaultKind, Id, rpc};
@@ -12,28 +11,26 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::site::Guest;
-use crate::host::{Counters, Host};
-use crate::rpc::conn;
+use super::site::Visitor;
+use crate::rpc::ask::Api;
 
 const READ_BYTES: usize = 16 * 1024;
 
 /// Opens one; it lives until either half is dropped.
-pub fn open(host: &Arc<Host>, guest: &Guest) -> Result<(Reader, Writer), Fault> {
+pub(crate) fn open(api: &Api, visitor: &Visitor) -> Result<(Reader, Writer), Fault> {
     let (ours, theirs) = UnixStream::pair()
         .map_err(|error| Fault::new(FaultKind::Busy, format!("cannot open a stream: {error}")))?;
-    let (host, guest) = (host.clone(), guest.clone());
-    let connected = Counters::connected(&host);
+    let (serving, visitor) = (api.clone().serve(theirs, visitor.caller), visitor.clone());
     tokio::spawn(async move {
-        conn::serve(host, theirs, guest.caller).await;
-        drop((connected, guest));
+        serving.await;
+        drop(visitor);
     });
     let (read, write) = ours.into_split();
     let reader = Reader { read, decoder: FrameDecoder::new(), buffer: vec![0; READ_BYTES] };
     Ok((reader, Writer { write }))
 }
 
-pub struct Reader {
+pub(crate) struct Reader {
     read: OwnedReadHalf,
     decoder: FrameDecoder,
     buffer: Vec<u8>,
@@ -41,7 +38,7 @@ pub struct Reader {
 
 impl Reader {
     /// The next text; `None` at the end.
-    pub async fn text(&mut self) -> Option<String> {
+    pub(crate) async fn text(&mut self) -> Option<String> {
         loop {
             match self.decoder.next() {
                 Some(Ok(text)) => return Some(text.to_owned()),
@@ -54,29 +51,33 @@ impl Reader {
     }
 
     /// The stream after the last text: bytes that came already, and where more come from.
-    pub fn into_bytes(self) -> (Vec<u8>, OwnedReadHalf) {
+    pub(crate) fn into_bytes(self) -> (Vec<u8>, OwnedReadHalf) {
         (self.decoder.into_rest(), self.read)
     }
 }
 
-pub struct Writer {
+pub(crate) struct Writer {
     write: OwnedWriteHalf,
 }
 
 impl Writer {
     /// False when nobody reads any more.
-    pub async fn text(&mut self, text: &str) -> Result<bool, FrameError> {
+    pub(crate) async fn text(&mut self, text: &str) -> Result<bool, FrameError> {
         let mut bytes = Vec::with_capacity(text.len() + 32);
         // With its length in front a text may hold line ends.
         frame::encode(Framing::ContentLength, text, &mut bytes)?;
         Ok(self.bytes(&bytes).await)
     }
 
-    pub async fn bytes(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) async fn bytes(&mut self, bytes: &[u8]) -> bool {
         self.write.write_all(bytes).await.is_ok()
     }
 
-    pub async fn request(&mut self, method: &str, params: &impl Serialize) -> Result<(), Fault> {
+    pub(crate) async fn request(
+        &mut self,
+        method: &str,
+        params: &impl Serialize,
+    ) -> Result<(), Fault> {
         let broken = |why: String| Fault::new(FaultKind::Internal, why);
         let text = rpc::encode_request(&Id::from(1), method, params)
             .map_err(|error| broken(format!("cannot write the params of {method}: {error}")))?;

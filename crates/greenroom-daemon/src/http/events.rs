@@ -1,75 +1,72 @@
 //! `GET /api/events`: a page as JSON, or everything from a point on as a stream.
 //!
-//! A stream is asked for by `Accept: text/event-stream` (server-sent events; `Last-Event-ID` resumes), by
-//! `Accept: application/x-ndjson`, or by `follow=true` (JSON lines). It is a subscription of a connection of its own
-//! and ends with it.
+//! A stream is asked for by `Accept: text/event-stream` (server-sent events; `Last-Event-ID`
+//! resumes), by `Accept: application/x-ndjson`, or by `follow=true` (JSON lines). It is a
+//! subscription of a connection of its own and ends with it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::Response;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use greenroom_protocol::rpc::{self, Incoming, Message};
 use greenroom_protocol::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
+use super::answer::Failure;
 use super::bridge::{self, Reader, Writer};
-use super::site::Guest;
+use super::rest;
+use super::site::Visitor;
 use super::table::Route;
-use super::{answer, rest};
-use crate::host::Host;
-use crate::rpc::ask;
+use crate::rpc::ask::Api;
 
 /// A quiet stream says that it lives: proxies and browsers give up on silence.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
-    /// `text/event-stream`.
     Sse,
-    /// `application/x-ndjson`.
     Lines,
 }
 
-pub async fn handle(
-    host: Arc<Host>,
-    guest: Guest,
+impl Form {
+    fn media_type(self) -> &'static str {
+        match self {
+            Form::Sse => "text/event-stream",
+            Form::Lines => "application/x-ndjson",
+        }
+    }
+}
+
+pub(crate) async fn handle(
+    api: &Api,
+    visitor: Visitor,
     route: &'static Route,
     request: Request,
-) -> Response {
+) -> Result<Response, Failure> {
     let wanted = wanted(request.headers());
     let last = last_event(request.headers());
-    let mut params = match rest::params_of(route, request).await {
-        Ok(params) => params,
-        Err(fault) => return answer::fault(&fault),
-    };
+    let mut params = rest::params_of(route, request).await?;
     let follow = params.remove("follow").is_some_and(|follow| follow == Value::Bool(true));
     let form = wanted.or(follow.then_some(Form::Lines));
     params.insert("follow".to_owned(), Value::Bool(form.is_some()));
     let Some(form) = form else {
-        return rest::respond(ask::once(host, guest.caller, route.row.name, &params).await);
+        return rest::call(api, &visitor, route, &params).await;
     };
     if let Some(last) = last {
         // The client's browser knows better than the address it was given once.
         params.insert("since".to_owned(), last.into());
     }
-    match follow_from(&host, &guest, route.row.name, &params).await {
-        Ok((reader, writer)) => streaming(form, reader, writer),
-        Err(fault) => answer::fault(&fault),
-    }
+    let (reader, writer) = follow_from(api, &visitor, route.row.name, &params).await?;
+    Ok(streaming(form, reader, writer))
 }
 
 fn wanted(headers: &HeaderMap) -> Option<Form> {
     let accept = headers.get(header::ACCEPT)?.to_str().ok()?;
     let named = |kind: &str| accept.split([',', ';']).any(|part| part.trim() == kind);
-    match (named("text/event-stream"), named("application/x-ndjson")) {
-        (true, _) => Some(Form::Sse),
-        (_, true) => Some(Form::Lines),
-        _ => None,
-    }
+    [Form::Sse, Form::Lines].into_iter().find(|form| named(form.media_type()))
 }
 
 fn last_event(headers: &HeaderMap) -> Option<u64> {
@@ -78,12 +75,12 @@ fn last_event(headers: &HeaderMap) -> Option<u64> {
 
 /// Subscribes; a fault is told before a stream begins.
 async fn follow_from(
-    host: &Arc<Host>,
-    guest: &Guest,
+    api: &Api,
+    visitor: &Visitor,
     method: &str,
     params: &Map<String, Value>,
 ) -> Result<(Reader, Writer), Fault> {
-    let (mut reader, mut writer) = bridge::open(host, guest)?;
+    let (mut reader, mut writer) = bridge::open(api, visitor)?;
     writer.request(method, params).await?;
     let stopping = || Fault::new(FaultKind::Unavailable, "the host is stopping");
     let reply = reader.text().await.ok_or_else(stopping)?;
@@ -96,18 +93,12 @@ async fn follow_from(
 }
 
 fn streaming(form: Form, reader: Reader, writer: Writer) -> Response {
-    let kind = match form {
-        Form::Sse => "text/event-stream",
-        Form::Lines => "application/x-ndjson",
-    };
     // The writer is held: without it the subscription would end.
     let pieces = stream::unfold((reader, writer), move |(mut reader, writer)| async move {
         let piece = next(form, &mut reader).await?;
         Some((Ok::<_, std::convert::Infallible>(piece), (reader, writer)))
     });
-    let mut response = Response::new(Body::from_stream(pieces));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
+    ([(header::CONTENT_TYPE, form.media_type())], Body::from_stream(pieces)).into_response()
 }
 
 async fn next(form: Form, reader: &mut Reader) -> Option<String> {
@@ -140,6 +131,8 @@ fn piece(form: Form, text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]

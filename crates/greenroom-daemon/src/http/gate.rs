@@ -1,9 +1,9 @@
 //! Who may ask at all: looked at before anything is routed or any body is read.
 //!
-//! *Host* must name this machine: a page whose name was made to point here (DNS rebinding) still says its own name.
-//! *Origin* must be ours or absent: no foreign page may talk to us, also by WebSocket, where browsers ask nobody.
-//! *Token*: on the loopback every user of the machine can connect, so an address proves nothing.
-//! Pure: headers in, a verdict out.
+//! *Host* must name this machine: a page whose name was made to point here (DNS rebinding) still
+//! says its own name. *Origin* must be ours or absent: no foreign page may talk to us, also by
+//! WebSocket, where browsers ask nobody. *Token*: on the loopback every user of the machine can
+//! connect, so an address proves nothing. Pure: headers in, a verdict out.
 
 use std::net::SocketAddr;
 
@@ -14,27 +14,27 @@ use greenroom_protocol::{Fault, FaultKind};
 use super::token::Token;
 
 /// What a WebSocket is called when its client can name subprotocols only, as in a browser.
-pub const SUBPROTOCOL: &str = "greenroom.v1";
+pub(crate) const SUBPROTOCOL: &str = "greenroom.v1";
 /// Such a client shows its token as another subprotocol.
 const TOKEN_PREFIX: &str = "greenroom.token.";
 
 static FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-pub struct Gate {
+pub(crate) struct Gate {
     token: Token,
     /// `host:port` in each spelling that means us.
     hosts: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     Host,
     Origin,
     Token,
 }
 
 impl Refusal {
-    pub fn fault(self) -> Fault {
+    pub(crate) fn fault(self) -> Fault {
         match self {
             Refusal::Host => {
                 Fault::new(FaultKind::PermissionDenied, "the Host header does not name this host")
@@ -56,7 +56,7 @@ impl Refusal {
 }
 
 impl Gate {
-    pub fn new(address: SocketAddr, token: Token) -> Gate {
+    pub(crate) fn new(address: SocketAddr, token: Token) -> Gate {
         let port = address.port();
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned(), "[::1]".to_owned()];
         let own = match address {
@@ -73,7 +73,7 @@ impl Gate {
         Gate { token, hosts }
     }
 
-    pub fn check(&self, request: &Parts) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, request: &Parts) -> Result<(), Refusal> {
         let headers = &request.headers;
         let host = only(headers, &header::HOST).ok_or(Refusal::Host)?;
         // A request line with an address of its own overrules the header.
@@ -84,10 +84,8 @@ impl Gate {
         if !self.is_our_page(headers) {
             return Err(Refusal::Origin);
         }
-        match shown(headers).is_some_and(|shown| self.token.is(shown.as_bytes())) {
-            true => Ok(()),
-            false => Err(Refusal::Token),
-        }
+        let shown = shown(headers).filter(|shown| self.token.is(shown.as_bytes()));
+        shown.map(drop).ok_or(Refusal::Token)
     }
 
     fn is_us(&self, host: &str) -> bool {
@@ -215,7 +213,7 @@ mod tests {
         assert_eq!(with(&[("authorization", &format!("bearer {token}"))]), Ok(()));
         assert_eq!(with(&[]), Err(Refusal::Token));
         for wrong in ["", "x", &token[1..], &format!("{token}0"), &token.to_uppercase()] {
-            // All digits have no other case.
+            // A token of digits alone is the same in capitals.
             if *wrong != token {
                 assert_eq!(
                     with(&[("authorization", &bearer(wrong))]),

@@ -1,7 +1,8 @@
 //! The accept loop of HTTP, and what one connection may take of our time.
 //!
-//! A peer that has not shown its token can hold a connection and nothing else, and not for long: the head of a request
-//! must be there within a deadline, which also ends connections that idle. Bodies have theirs in `rest`.
+//! A peer that has not shown its token can hold a connection and nothing else, and not for long:
+//! the head of a request must be there within a deadline, which also ends connections that idle.
+//! Bodies have theirs in `rest`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,18 +17,17 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::patience::Watched;
-use super::peer;
 use super::site::Site;
-use crate::host::{Counters, Host};
+use super::{patience, peer};
 
-/// Connections at once: a browser opens six per page; a runaway script must not take every descriptor.
+/// Connections at once: a browser opens six per page; a runaway script must not take every
+/// descriptor.
 const CONNECTIONS_MAX: usize = 256;
 
 /// A request's head must be complete this long after the last one was answered.
 const HEAD_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Of a request's head; nothing of ours needs a tenth of it.
+/// The longest head of a request; nothing of ours needs a tenth of it.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// Out of descriptors or memory: others must end something first.
@@ -40,9 +40,9 @@ const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Accepts until the daemon ends.
-pub async fn accept(host: Arc<Host>, listener: TcpListener, site: Arc<Site>) {
+pub(crate) async fn accept(listener: TcpListener, site: Arc<Site>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut stopping = host.life.stopping();
+    let mut stopping = site.parts.life.stopping();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -52,7 +52,7 @@ pub async fn accept(host: Arc<Host>, listener: TcpListener, site: Arc<Site>) {
             Ok((stream, _)) => match room.clone().try_acquire_owned() {
                 Ok(permit) => drop(tokio::spawn(serve(site.clone(), stream, permit))),
                 Err(_) => {
-                    host.counters.refuse();
+                    site.parts.counters.refuse();
                     let _ = stream.try_write(FULL);
                 }
             },
@@ -65,9 +65,9 @@ pub async fn accept(host: Arc<Host>, listener: TcpListener, site: Arc<Site>) {
 }
 
 async fn serve(site: Arc<Site>, stream: TcpStream, permit: OwnedSemaphorePermit) {
-    let host = site.host.clone();
-    let connected = Counters::connected(&host);
-    let caller = peer::caller(&host, &stream).await;
+    let connected = site.parts.counters.connected();
+    let caller = peer::caller(&site.parts.callers, &stream).await;
+    let mut leaving = site.parts.life.leaving();
     // Small answers shall not wait for an acknowledgement.
     let _ = stream.set_nodelay(true);
     let permit = Arc::new(permit);
@@ -78,7 +78,7 @@ async fn serve(site: Arc<Site>, stream: TcpStream, permit: OwnedSemaphorePermit)
             Ok::<_, Infallible>(answer)
         }
     });
-    let (stream, gone) = Watched::new(stream);
+    let gone = patience::gone(&stream);
     let connection = http1::Builder::new()
         .half_close(true)
         .timer(TokioTimer::new())
@@ -87,7 +87,6 @@ async fn serve(site: Arc<Site>, stream: TcpStream, permit: OwnedSemaphorePermit)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     tokio::pin!(connection);
-    let mut leaving = host.life.leaving();
     tokio::select! {
         // A peer that speaks something else, or leaves in between, is no news.
         _ = connection.as_mut() => {}

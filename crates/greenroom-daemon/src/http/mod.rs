@@ -1,18 +1,20 @@
 //! HTTP: REST, OpenAPI, WebSocket, the event stream and MCP, all views of the one method table.
 //!
-//! In: connections to one address of this machine's own loopback. Out: answers of the same router that serves the
-//! socket. `listen` accepts and holds slow peers to deadlines, `gate` looks at Host, Origin and token before
-//! anything is routed, `table` makes the routes from the rows, `params` reads path, query and body, `rest` asks and
-//! answers, `websocket` and `events` are the streams, `openapi` describes it all.
+//! In: connections to one address of this machine's own loopback. Out: answers of the same router
+//! that serves the socket. `listen` accepts and holds slow peers to deadlines, `gate` looks at
+//! Host, Origin and token before anything is routed, `table` makes the routes from the rows,
+//! `params` reads path, query and body, `rest` asks and answers, `websocket` and `events` are the
+//! streams, `openapi` describes it all.
 //!
-//! The listener is started by the configuration, by `server.web`, or by the daemon that took over from one that served.
-//! Deliberately absent: TLS, cookies, CORS, a wider address, files.
+//! The listener is started by the configuration, by `server.web`, or by the daemon that took over
+//! from one that served. Deliberately absent: TLS, cookies, CORS, a wider address, files.
 
 mod answer;
 mod bridge;
 mod events;
 mod gate;
 mod listen;
+mod mcp;
 mod openapi;
 mod params;
 mod patience;
@@ -28,39 +30,50 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use greenroom_config::AddressError;
 use greenroom_protocol::{Fault, FaultKind};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
-use crate::host::Host;
-pub use rest::BODY_CAP;
-pub use site::Guest;
+use crate::callers::Callers;
+use crate::counters::Counters;
+use crate::hooks::Hooks;
+use crate::lifecycle::Life;
+use crate::rpc::ask::Api;
+use crate::settings::Settings;
 use token::{Files, Token};
 
 /// Any free port of the loopback: what is used when nobody says where.
 const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
+/// What HTTP needs of the host.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub api: Api,
+    pub callers: Arc<Callers>,
+    pub counters: Arc<Counters>,
+    pub hooks: Arc<Hooks>,
+    pub life: Arc<Life>,
+    pub settings: Arc<Settings>,
+}
+
 /// The listener of a host, running or not.
-pub struct Web {
+pub(crate) struct Web {
     files: Files,
     serving: Mutex<Option<Serving>>,
 }
 
 /// Where HTTP is served, and what a caller has to show.
 #[derive(Clone)]
-pub struct Serving {
+pub(crate) struct Serving {
     pub address: SocketAddr,
     pub token: Token,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum HttpError {
-    #[error("cannot read the address {text}: it must be such as 127.0.0.1:7878")]
-    Address { text: String },
-    #[error(
-        "cannot serve HTTP on {address}: others than this machine could reach it, and there is no TLS"
-    )]
-    Wider { address: SocketAddr },
+pub(crate) enum HttpError {
+    #[error(transparent)]
+    Address(#[from] AddressError),
     #[error("cannot serve HTTP on {wanted}: it is served on {address} already")]
     Elsewhere { wanted: SocketAddr, address: SocketAddr },
     #[error("cannot serve HTTP on {address}: {source}")]
@@ -75,9 +88,14 @@ impl From<HttpError> for Fault {
     fn from(error: HttpError) -> Fault {
         let message = error.to_string();
         match error {
-            HttpError::Address { .. } => Fault::new(FaultKind::InvalidParams, message),
-            HttpError::Wider { address } => Fault::new(FaultKind::PermissionDenied, message)
-                .hint(format!("from another machine use ssh -L {0}:127.0.0.1:{0}", address.port())),
+            HttpError::Address(AddressError::Unreadable { .. }) => {
+                Fault::new(FaultKind::InvalidParams, message)
+            }
+            HttpError::Address(AddressError::Wider { address }) => {
+                let hint =
+                    format!("from another machine use ssh -L {0}:127.0.0.1:{0}", address.port());
+                Fault::new(FaultKind::PermissionDenied, message).hint(hint)
+            }
             HttpError::Elsewhere { .. } => Fault::new(FaultKind::Conflict, message),
             HttpError::Bind { .. } => Fault::new(FaultKind::Unavailable, message)
                 .hint("name another port, or 0 for any that is free"),
@@ -87,34 +105,19 @@ impl From<HttpError> for Fault {
     }
 }
 
-/// An address that only this machine can reach.
-pub fn loopback(text: &str) -> Result<SocketAddr, HttpError> {
-    let numeric = match text.strip_prefix("localhost:") {
-        Some(port) => format!("127.0.0.1:{port}"),
-        None => text.to_owned(),
-    };
-    let address: SocketAddr = numeric
-        .parse()
-        .map_err(|_| HttpError::Address { text: text.escape_debug().to_string() })?;
-    match address.ip().is_loopback() {
-        true => Ok(address),
-        false => Err(HttpError::Wider { address }),
-    }
-}
-
 impl Web {
-    pub fn new(runtime: &Path) -> Web {
+    pub(crate) fn new(runtime: &Path) -> Web {
         Web { files: Files::below(runtime), serving: Mutex::new(None) }
     }
 
-    pub fn token_file(&self) -> &Path {
+    pub(crate) fn token_file(&self) -> &Path {
         self.files.token()
     }
 
     /// Starts the listener if it does not run.
-    pub async fn start(
+    pub(crate) async fn start(
         &self,
-        host: &Arc<Host>,
+        parts: &Parts,
         wanted: Option<SocketAddr>,
     ) -> Result<Serving, HttpError> {
         let mut serving = self.serving.lock().await;
@@ -127,91 +130,63 @@ impl Web {
                 None => Ok(now.clone()),
             };
         }
-        let address = wanted.or(host.config.http.listen).unwrap_or(ANYWHERE);
+        let address = wanted.or(parts.settings.began().http.listen).unwrap_or(ANYWHERE);
         let listener = bind(address).await?;
-        let begun = self.begin(host, listener, Token::fresh()?)?;
+        let begun = self.begin(parts, listener, Token::fresh()?)?;
         *serving = Some(begun.clone());
         Ok(begun)
     }
 
     /// The daemon's start: where the last one served, else where the configuration says.
-    pub async fn resume(&self, host: &Arc<Host>) {
-        let before = match host.hello.daemon_starts > 1 {
-            true => self.files.read(),
-            false => None,
-        };
-        let again = match before {
-            Some((address, token)) => match bind(address).await {
-                Ok(listener) => self.begin(host, listener, token),
-                Err(error) => {
-                    // Whoever has the port now may have been shown the token: the next is another.
-                    tracing::warn!(%error, "HTTP is not served where it was");
-                    self.files.remove();
-                    return;
-                }
-            },
-            None => {
-                self.files.remove();
-                if host.config.http.listen.is_none() {
-                    return;
-                }
-                if let Err(error) = self.start(host, None).await {
-                    tracing::error!(%error, "the configured listener");
-                }
-                return;
+    pub(crate) async fn resume(&self, parts: &Parts, restarted: bool) {
+        let before = if restarted { self.files.read() } else { None };
+        let Some((address, token)) = before else {
+            self.files.remove();
+            if parts.settings.began().http.listen.is_some()
+                && let Err(error) = self.start(parts, None).await
+            {
+                tracing::error!(%error, "the configured listener");
             }
+            return;
         };
-        match again {
-            Ok(begun) => *self.serving.lock().await = Some(begun),
-            Err(error) => tracing::error!(%error, "serving HTTP again"),
+        match bind(address).await {
+            Ok(listener) => match self.begin(parts, listener, token) {
+                Ok(begun) => *self.serving.lock().await = Some(begun),
+                Err(error) => tracing::error!(%error, "serving HTTP again"),
+            },
+            Err(error) => {
+                // The process that has the port now may have been shown the token, so the next
+                // listener gets another.
+                tracing::warn!(%error, "HTTP is not served where it was");
+                self.files.remove();
+            }
         }
     }
 
     fn begin(
         &self,
-        host: &Arc<Host>,
+        parts: &Parts,
         listener: TcpListener,
         token: Token,
     ) -> Result<Serving, HttpError> {
         let bound = |source| HttpError::Bind { address: ANYWHERE, source };
         let address = listener.local_addr().map_err(bound)?;
         self.files.write(address, &token)?;
-        let site = site::Site::new(host.clone(), address, token.clone());
-        tokio::spawn(listen::accept(host.clone(), listener, site));
+        let site = site::Site::new(parts.clone(), address, token.clone());
+        tokio::spawn(listen::accept(listener, site));
         tracing::info!(%address, "serving HTTP");
         Ok(Serving { address, token })
     }
 
     /// The host ends for good: nobody will come back to this address.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.files.remove();
     }
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, HttpError> {
     if !address.ip().is_loopback() {
-        return Err(HttpError::Wider { address });
+        return Err(AddressError::Wider { address }.into());
     }
     TcpListener::bind(address).await.map_err(|source| HttpError::Bind { address, source })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_this_machine() {
-        for good in ["127.0.0.1:0", "127.8.9.1:80", "[::1]:7878", "localhost:7878"] {
-            assert!(loopback(good).is_ok(), "{good}");
-        }
-        for wide in ["0.0.0.0:80", "[::]:80", "192.168.1.4:80", "8.8.8.8:1", "[::ffff:127.0.0.1]:1"]
-        {
-            assert!(matches!(loopback(wide), Err(HttpError::Wider { .. })), "{wide}");
-        }
-        for bad in
-            ["", "127.0.0.1", ":80", "example.com:80", "localhost", "127.0.0.1:99999", "\u{1b}[0m"]
-        {
-            assert!(matches!(loopback(bad), Err(HttpError::Address { .. })), "{bad}");
-        }
-    }
 }

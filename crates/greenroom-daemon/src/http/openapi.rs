@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 
 use greenroom_protocol::Fault;
 use greenroom_protocol::fault::FAULTS;
+use greenroom_protocol::methods::MethodId;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::table::{Route, routes};
 
-/// The document's text.
-pub fn document() -> &'static str {
+pub(crate) fn document() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| describe().to_string());
     &TEXT
 }
@@ -59,13 +59,17 @@ fn describe() -> Value {
 
 fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let params = (route.row.params)(generator).to_value();
+    let mut schema = resolved(&params, generator);
+    for (name, default) in route.defaults() {
+        schema["properties"][*name]["default"] = json!(default);
+    }
     let result = (route.row.result)(generator);
     let (group, _) = route.row.name.split_once('.').unwrap_or((route.row.name, ""));
     let mut operation = json!({
         "operationId": route.row.name,
         "summary": route.row.summary,
         "tags": [group],
-        "parameters": parameters(route, &params, generator),
+        "parameters": parameters(route, &schema),
         "responses": {
             "200": { "description": "done", "content": { "application/json": { "schema": result } } },
             "default": {
@@ -75,12 +79,12 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         },
         "x-scope": route.row.scope,
     });
-    match route.row.name {
-        "session.attach" => {
+    match route.row.id {
+        MethodId::SessionAttach => {
             operation["responses"]["101"] =
                 json!({ "description": "a WebSocket: the result as text, then attach frames" });
         }
-        "server.subscribe" => {
+        MethodId::ServerSubscribe => {
             let content = &mut operation["responses"]["200"]["content"];
             for stream in ["text/event-stream", "application/x-ndjson"] {
                 content[stream] = json!({ "schema": { "type": "string" } });
@@ -89,16 +93,17 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         _ => {}
     }
     if route.verb != "GET" {
-        // What the path says may be left out of the body.
-        let params = with_defaults(route, params, generator);
+        // What the path says may be left out of the body. The schema is named where its defaults
+        // are the method's own.
+        let schema = if route.defaults().is_empty() { params } else { schema };
         let example = serde_json::from_str::<Value>(route.row.example).unwrap_or_default();
         operation["requestBody"] =
-            json!({ "content": { "application/json": { "schema": params, "example": example } } });
+            json!({ "content": { "application/json": { "schema": schema, "example": example } } });
     }
     operation
 }
 
-fn parameters(route: &Route, params: &Value, generator: &SchemaGenerator) -> Vec<Value> {
+fn parameters(route: &Route, schema: &Value) -> Vec<Value> {
     let in_path = route.places.keys().map(|place| {
         json!({ "name": place, "in": "path", "required": true, "schema": { "type": "string" } })
     });
@@ -106,12 +111,11 @@ fn parameters(route: &Route, params: &Value, generator: &SchemaGenerator) -> Vec
     if route.verb != "GET" {
         return all;
     }
-    let schema = resolved(params, generator);
     let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     for name in
         route.fields.keys().filter(|name| !route.places.values().any(|field| field == *name))
     {
-        let property = with_default(route, name, &schema["properties"][name.as_str()]);
+        let property = &schema["properties"][name.as_str()];
         let mut parameter = json!({
             "name": name, "in": "query", "required": required.contains(&json!(name)),
         });
@@ -122,27 +126,6 @@ fn parameters(route: &Route, params: &Value, generator: &SchemaGenerator) -> Vec
         all.push(parameter);
     }
     all
-}
-
-/// The body's schema with the defaults that hold here; untouched where they are the method's own.
-fn with_defaults(route: &Route, params: Value, generator: &SchemaGenerator) -> Value {
-    if route.defaults().is_empty() {
-        return params;
-    }
-    let mut schema = resolved(&params, generator);
-    for (name, _) in route.defaults() {
-        let property = with_default(route, name, &schema["properties"][*name]);
-        schema["properties"][*name] = property;
-    }
-    schema
-}
-
-fn with_default(route: &Route, name: &str, property: &Value) -> Value {
-    let mut property = property.clone();
-    if let Some((_, default)) = route.defaults().iter().find(|(field, _)| *field == name) {
-        property["default"] = json!(default);
-    }
-    property
 }
 
 /// The schema itself where a reference stands for it.

@@ -1,9 +1,9 @@
 //! Path, query and body of a request as the params of its method.
 //!
-//! A query is text; what a value becomes is read from the param's schema: a number where a number is taken, a list
-//! where a list is (repeated, or with commas), JSON where an object is. Each param may be given once, wherever. Screens
-//! and output are text unless said otherwise.
-//! Pure. Deliberately absent: whether the params make sense; the method's own types say that.
+//! A query is text; what a value becomes is read from the param's schema: a number where a number
+//! is taken, a list where a list is (repeated, or with commas), JSON where an object is. Each param
+//! may be given once, wherever. Screens and output are text unless said otherwise. Pure.
+//! Deliberately absent: whether the params make sense; the method's own types say that.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,13 @@ use greenroom_protocol::{Fault, members};
 use serde_json::{Map, Value};
 
 use super::table::Route;
-use crate::rpc::fault;
 
 /// Deepest nesting of schemas that is followed: a matcher contains itself.
 const DEPTH_MAX: usize = 8;
 
 /// What a value may be.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kinds {
+pub(crate) struct Kinds {
     text: bool,
     number: bool,
     flag: bool,
@@ -29,7 +28,10 @@ pub struct Kinds {
 
 impl Kinds {
     /// The members of an object's schema.
-    pub fn of_fields(schema: &Value, definitions: &Map<String, Value>) -> BTreeMap<String, Kinds> {
+    pub(crate) fn of_fields(
+        schema: &Value,
+        definitions: &Map<String, Value>,
+    ) -> BTreeMap<String, Kinds> {
         let mut fields = BTreeMap::new();
         gather_fields(schema, definitions, 0, &mut fields);
         fields
@@ -84,8 +86,8 @@ impl Kinds {
         }
     }
 
-    /// The value this text stands for. What fits nothing stays text: the method's own types take forms no schema
-    /// tells, such as a size of `120x40`, and say best what is wrong with the rest.
+    /// The value this text stands for. What fits nothing stays text: the method's own types take
+    /// forms no schema tells, such as a size of `120x40`, and say best what is wrong with the rest.
     fn read(&self, text: &str) -> Value {
         let number = || serde_json::from_str::<serde_json::Number>(text).ok().map(Value::Number);
         let flag = || match text {
@@ -145,7 +147,7 @@ fn within<'a>(
 }
 
 /// One object from all three places.
-pub fn gather(
+pub(crate) fn gather(
     route: &Route,
     path: &[(String, String)],
     query: Vec<(String, String)>,
@@ -163,16 +165,19 @@ pub fn gather(
             return Err(members::unknown(route.row.name, &name, known));
         };
         let value = kinds.read_all(&texts);
-        let value = value.ok_or_else(|| fault::invalid(format!("{shown} is given twice")))?;
+        let value =
+            value.ok_or_else(|| Fault::invalid_params(format!("{shown} is given twice")))?;
         if params.insert(name, value).is_some() {
-            return Err(fault::invalid(format!("{shown} is given in the query and in the body")));
+            return Err(Fault::invalid_params(format!(
+                "{shown} is given in the query and in the body"
+            )));
         }
     }
     for (place, text) in path {
         let field = route.places.get(place).unwrap_or(place);
         let value = Value::String(text.clone());
         if params.insert(field.clone(), value.clone()).is_some_and(|other| other != value) {
-            return Err(fault::invalid(format!("{field} differs from the one in the path")));
+            return Err(Fault::invalid_params(format!("{field} differs from the one in the path")));
         }
     }
     for (field, value) in route.defaults() {
@@ -192,7 +197,7 @@ fn from_body(route: &Route, body: &[u8]) -> Result<Map<String, Value>, Fault> {
             members::check(route.row.name, text)?;
             Ok(object)
         }
-        Ok(_) => Err(fault::invalid("the body is not a JSON object")),
+        Ok(_) => Err(Fault::invalid_params("the body is not a JSON object")),
         Err(error) => Err(Fault::new(
             greenroom_protocol::FaultKind::Parse,
             format!("the body is not JSON: {error}"),

@@ -1,39 +1,45 @@
-//! A client that closes its sending side behind a request is answered; one that is gone is not worked for.
+//! A client that closes its sending side behind a request is answered; one that is gone is not
+//! worked for.
 //!
-//! TCP tells both by the same word. But our clients are on this machine, so the kernel's table knows whether somebody
-//! still holds the other end. Deliberately absent: the unix socket, where the kernel says it itself (`rpc::hangup`).
+//! TCP tells both by the same word. But our clients are on this machine, so the kernel's table
+//! knows whether somebody still holds the other end. Deliberately absent: the unix socket, where
+//! the kernel says it itself (`rpc::hangup`).
 
 use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::peer;
 
-/// Looked at this often, and only for a client that sends no more, or more than is read.
+/// Looked at this often, and only for a client that sends no more.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A connection that can be watched while it is served.
-pub struct Watched(Arc<TcpStream>);
-
-impl Watched {
-    /// And what ends when the client is gone altogether.
-    pub fn new(stream: TcpStream) -> (Watched, impl Future<Output = ()> + Send + 'static) {
-        let stream = Arc::new(stream);
-        (Watched(stream.clone()), gone(stream))
+/// Ends when the client of a connection is gone altogether. Watches through a descriptor of its
+/// own, since whoever serves the connection has the first.
+pub(crate) fn gone(stream: &TcpStream) -> impl Future<Output = ()> + Send + use<> {
+    let second = stream.as_fd().try_clone_to_owned();
+    let second = second.and_then(|fd| TcpStream::from_std(std::net::TcpStream::from(fd)));
+    async move {
+        match second {
+            Ok(stream) => watch(stream).await,
+            // Out of descriptors: the client is served until it says goodbye.
+            Err(_) => std::future::pending().await,
+        }
     }
 }
 
-async fn gone(stream: Arc<TcpStream>) {
+async fn watch(stream: TcpStream) {
     loop {
         match stream.ready(Interest::READABLE).await {
             Ok(ready) if ready.is_read_closed() => break,
-            // Whoever serves it reads that, sooner or later.
-            Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
+            // The task that serves the connection reads that. Here only the next word counts.
+            Ok(_) => {
+                let forget = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+                let _ = stream.try_io(Interest::READABLE, forget);
+            }
             Err(_) => return,
         }
     }
@@ -44,72 +50,5 @@ async fn gone(stream: Arc<TcpStream>) {
             return;
         }
         tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
-impl AsyncRead for Watched {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.0.poll_read_ready(cx))?;
-            match self.0.try_read(buffer.initialize_unfilled()) {
-                Ok(read) => {
-                    buffer.advance(read);
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-    }
-}
-
-impl Watched {
-    fn write(
-        &self,
-        cx: &mut Context<'_>,
-        attempt: impl Fn(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.0.poll_write_ready(cx))?;
-            match attempt(&self.0) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
-            }
-        }
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.write(cx, |stream| stream.try_write(bytes))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.write(cx, |stream| stream.try_write_vectored(pieces))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = rustix::net::shutdown(&*self.0, rustix::net::Shutdown::Write);
-        Poll::Ready(shut.map_err(io::Error::from))
     }
 }

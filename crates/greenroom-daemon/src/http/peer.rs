@@ -1,9 +1,10 @@
 //! Whose process is at the other end of a connection, as far as that can be told.
 //!
-//! The token is the lock; this is the second one. A session confined with an open network can reach the loopback; it
-//! cannot read the token, and should one get to it all the same, its connection is known by the socket's number and
-//! refused, as on the unix socket. A process that cannot be looked at (a tunnel's, a browser's in a sandbox of its own)
-//! is not refused for that: unlike on the unix socket it is not certain that the kernel lets us look.
+//! The token is the lock; this is the second one. A session confined with an open network can reach
+//! the loopback; it cannot read the token, and should one get to it all the same, its connection is
+//! known by the socket's number and refused, as on the unix socket. A process that cannot be looked
+//! at (a tunnel's, a browser's in a sandbox of its own) is not refused for that: unlike on the unix
+//! socket it is not certain that the kernel lets us look.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -12,35 +13,33 @@ use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
-use crate::callers;
-use crate::host::Host;
-use crate::rpc::peer::Caller;
+use crate::call::caller::Caller;
+use crate::callers::Callers;
 
 /// Tables of the kernel's TCP sockets, both kinds of address.
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 
 /// Who is calling; judged once a session was ever confined.
-pub async fn caller(host: &Arc<Host>, stream: &TcpStream) -> Caller {
-    let caller = Caller::with_the_token();
-    if !callers::is_needed(host) {
+pub(crate) async fn caller(callers: &Arc<Callers>, stream: &TcpStream) -> Caller {
+    let caller = Caller::with_the_token(None);
+    if !callers.are_judged() {
         return caller;
     }
     let (Ok(theirs), Ok(ours)) = (stream.peer_addr(), stream.local_addr()) else { return caller };
-    let host = host.clone();
+    let callers = callers.clone();
     let judged = tokio::task::spawn_blocking(move || {
         let holders = holders(theirs, ours);
-        let refused = holders.iter().find_map(|pid| callers::inside(&host, *pid));
+        let refused = holders.iter().find_map(|pid| callers.inside(*pid));
         (holders.into_iter().next(), refused)
     });
     let (pid, refused) = judged.await.unwrap_or_default();
-    if let Some(why) = refused {
-        tracing::warn!(pid, why, "a caller by HTTP gets no answers");
-    }
-    Caller { pid, refused, ..caller }
+    let Some(why) = refused else { return Caller::with_the_token(pid) };
+    tracing::warn!(pid, why, "a caller by HTTP gets no answers");
+    Caller::Confined { pid, why }
 }
 
 /// Whether somebody has the other end of the connection open, be it only to read.
-pub fn is_held(theirs: SocketAddr, ours: SocketAddr) -> bool {
+pub(crate) fn is_held(theirs: SocketAddr, ours: SocketAddr) -> bool {
     inode(theirs, ours).is_some()
 }
 

@@ -3,24 +3,22 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, Uri, header};
-use axum::response::Response;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, any, get, on};
+use axum::{Extension, Router};
 use greenroom_protocol::{Fault, FaultKind};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::answer::Failure;
 use super::gate::{Gate, Refusal};
 use super::table;
 use super::token::Token;
-use super::{answer, openapi, rest, websocket};
-use crate::host::Host;
-use crate::mcp;
-use crate::rpc::peer::Caller;
+use super::{Parts, answer, mcp, openapi, rest, websocket};
+use crate::call::caller::Caller;
 
 /// On every answer: nothing may be embedded, sniffed, cached or fetched from elsewhere.
 static HEADERS: [(HeaderName, HeaderValue); 5] = [
@@ -40,26 +38,26 @@ static HEADERS: [(HeaderName, HeaderValue); 5] = [
 ];
 
 /// Everything behind one address.
-pub struct Site {
-    pub host: Arc<Host>,
+pub(crate) struct Site {
+    pub parts: Parts,
     gate: Gate,
     router: TowerToHyperService<Router>,
 }
 
 /// What a handler needs to know of the connection. A stream keeps its place among the connections.
 #[derive(Clone)]
-pub struct Guest {
+pub(crate) struct Visitor {
     pub caller: Caller,
     pub _place: Arc<OwnedSemaphorePermit>,
 }
 
 impl Site {
-    pub fn new(host: Arc<Host>, address: SocketAddr, token: Token) -> Arc<Site> {
-        let router = TowerToHyperService::new(router(host.clone()));
-        Arc::new(Site { gate: Gate::new(address, token), host, router })
+    pub(crate) fn new(parts: Parts, address: SocketAddr, token: Token) -> Arc<Site> {
+        let router = TowerToHyperService::new(router(parts.clone()));
+        Arc::new(Site { gate: Gate::new(address, token), parts, router })
     }
 
-    pub async fn answer(
+    pub(crate) async fn answer(
         &self,
         request: Request,
         caller: Caller,
@@ -68,12 +66,12 @@ impl Site {
         let (mut parts, body) = request.into_parts();
         let mut response = match self.gate.check(&parts) {
             Err(refusal) => {
-                self.host.counters.refuse();
+                self.parts.counters.refuse();
                 tracing::debug!(?refusal, "a request by HTTP was refused");
                 refused(refusal)
             }
             Ok(()) => {
-                parts.extensions.insert(Guest { caller, _place: place });
+                parts.extensions.insert(Visitor { caller, _place: place });
                 let routed = self.router.call(Request::from_parts(parts, body)).await;
                 routed.unwrap_or_else(|never| match never {})
             }
@@ -86,46 +84,46 @@ impl Site {
 }
 
 fn refused(refusal: Refusal) -> Response {
-    let mut response = answer::fault(&refusal.fault());
-    if refusal == Refusal::Token {
-        *response.status_mut() = axum::http::StatusCode::UNAUTHORIZED;
-        let challenge = HeaderValue::from_static("Bearer realm=\"greenroom\"");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    let failure = Failure::from(refusal.fault());
+    if refusal != Refusal::Token {
+        return failure.into_response();
     }
-    response
+    let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"greenroom\"")];
+    (challenge, failure.with_status(StatusCode::UNAUTHORIZED)).into_response()
 }
 
-fn router(host: Arc<Host>) -> Router {
+fn router(parts: Parts) -> Router {
     let mut router = Router::new();
     for route in table::routes() {
-        let row = move |State(host), request| rest::handle(host, route, request);
-        router = router.route(&route.path, on(filter(&route.verb), row));
+        let verb = MethodFilter::try_from(route.verb.clone());
+        let verb = verb.expect("the table has GET, POST and DELETE");
+        let row = move |State(parts), Extension(visitor), request| {
+            rest::handle(parts, visitor, route, request)
+        };
+        router = router.route(&route.path, on(verb, row));
     }
     router
         .route("/api/openapi.json", get(async || answer::json(openapi::document().to_owned())))
         .route("/api/rpc", get(websocket::rpc))
-        .route("/mcp", any(mcp::http::handle))
+        .route("/mcp", any(mcp::handle))
         .fallback(nothing_there)
         .method_not_allowed_fallback(not_that_way)
-        .with_state(host)
+        .with_state(parts)
 }
 
-fn filter(verb: &Method) -> MethodFilter {
-    MethodFilter::try_from(verb.clone()).expect("the table has GET, POST and DELETE")
+async fn nothing_there(uri: Uri) -> Failure {
+    no_route(FaultKind::NotFound, format!("there is nothing at {}", shown(&uri)))
 }
 
-async fn nothing_there(uri: Uri) -> Response<Body> {
-    let path: String = uri.path().chars().take(200).collect();
-    let fault = Fault::new(FaultKind::NotFound, format!("there is nothing at {path}"))
-        .hint("GET /api/openapi.json lists every path");
-    answer::fault(&fault)
+async fn not_that_way(method: Method, uri: Uri) -> Failure {
+    let message = format!("{} does not take {method}", shown(&uri));
+    no_route(FaultKind::UnknownMethod, message).with_status(StatusCode::METHOD_NOT_ALLOWED)
 }
 
-async fn not_that_way(method: Method, uri: Uri) -> Response<Body> {
-    let path: String = uri.path().chars().take(200).collect();
-    let fault = Fault::new(FaultKind::UnknownMethod, format!("{path} does not take {method}"))
-        .hint("GET /api/openapi.json lists every path");
-    let mut response = answer::fault(&fault);
-    *response.status_mut() = axum::http::StatusCode::METHOD_NOT_ALLOWED;
-    response
+fn shown(uri: &Uri) -> String {
+    uri.path().chars().take(200).collect()
+}
+
+fn no_route(kind: FaultKind, message: String) -> Failure {
+    Fault::new(kind, message).hint("GET /api/openapi.json lists every path").into()
 }

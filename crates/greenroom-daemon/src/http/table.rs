@@ -1,19 +1,20 @@
 //! The routes, made from the rows of the method table: a new row is served without a line here.
 //!
-//! `GET /api/sessions/{id}/screen` of `session.snapshot` becomes a verb, a path, and for `{id}` the param it stands for:
-//! the param of that name if the method has one, else the one the path's noun names (`sessions` → `session`).
+//! `GET /api/sessions/{id}/screen` of `session.snapshot` becomes a verb, a path, and for `{id}` the
+//! param it stands for: the param of that name if the method has one, else the one the path's noun
+//! names (`sessions` → `session`).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use axum::http::Method as Verb;
-use greenroom_protocol::methods::{METHODS, Method};
+use greenroom_protocol::methods::{METHODS, MethodId, MethodRow};
 use schemars::SchemaGenerator;
 
 use super::params::Kinds;
 
-pub struct Route {
-    pub row: &'static Method,
+pub(crate) struct Route {
+    pub row: &'static MethodRow,
     pub verb: Verb,
     /// With `{…}` for what varies, as axum writes it too.
     pub path: String,
@@ -24,25 +25,28 @@ pub struct Route {
 }
 
 impl Route {
-    /// What a param is here when it is not given, where that differs from the socket: there the shape of other
-    /// hosts' clients holds (every cell, escapes), here what people and scripts read.
-    pub fn defaults(&self) -> &'static [(&'static str, &'static str)] {
-        match self.row.name {
-            "session.snapshot" | "session.transcript" | "session.replay" => &[("format", "text")],
-            "session.wait" => &[("snapshot", "text")],
+    /// What a param is here when it is not given, where that differs from the socket: there the
+    /// shape of other hosts' clients holds (every cell, escapes), here what people and scripts
+    /// read.
+    pub(crate) fn defaults(&self) -> &'static [(&'static str, &'static str)] {
+        match self.row.id {
+            MethodId::SessionSnapshot | MethodId::SessionTranscript | MethodId::SessionReplay => {
+                &[("format", "text")]
+            }
+            MethodId::SessionWait => &[("snapshot", "text")],
             _ => &[],
         }
     }
 }
 
 /// Every row that has a path.
-pub fn routes() -> &'static [Route] {
+pub(crate) fn routes() -> &'static [Route] {
     static ROUTES: LazyLock<Vec<Route>> =
         LazyLock::new(|| METHODS.iter().filter_map(route).collect());
     &ROUTES
 }
 
-fn route(row: &'static Method) -> Option<Route> {
+fn route(row: &'static MethodRow) -> Option<Route> {
     let (verb, path) = row.surfaces.rest?.split_once(' ')?;
     let mut generator = SchemaGenerator::default();
     let schema = (row.params)(&mut generator).to_value();

@@ -1,20 +1,20 @@
-//! The token every request has to show, and the two files in the runtime directory that let the next daemon go on.
+//! The token every request has to show, and the two files in the runtime directory that let the
+//! next daemon go on.
 //!
-//! The directory is 0700 and hidden from confined sessions; the files are 0600. Deliberately absent: the token in any
-//! `Debug`, log or URL.
+//! The directory is 0700 and hidden from confined sessions; the files are 0600. Deliberately
+//! absent: the token in any `Debug`, log or URL.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use greenroom_engine::keep::{self, Lasting};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::{HttpError, loopback};
+use super::HttpError;
 
 /// Bytes of randomness: not to be guessed.
 const RANDOM_BYTES: usize = 32;
@@ -25,10 +25,10 @@ const FILE_MAX: u64 = 256;
 
 /// Sixty-four hexadecimal digits.
 #[derive(Clone)]
-pub struct Token(Arc<str>);
+pub(crate) struct Token(Arc<str>);
 
 impl Token {
-    pub fn fresh() -> Result<Token, HttpError> {
+    pub(crate) fn fresh() -> Result<Token, HttpError> {
         let mut bytes = [0; RANDOM_BYTES];
         let mut filled = 0;
         while filled < RANDOM_BYTES {
@@ -44,12 +44,12 @@ impl Token {
     }
 
     /// For whoever may know it.
-    pub fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 
     /// Takes as long for a nearly right one as for a wrong one.
-    pub fn is(&self, shown: &[u8]) -> bool {
+    pub(crate) fn is(&self, shown: &[u8]) -> bool {
         let differing = |sum, (ours, theirs): (&u8, &u8)| sum | (ours ^ theirs);
         let right = self.0.as_bytes();
         let sum = right.iter().zip(shown).fold(0, differing);
@@ -64,33 +64,33 @@ impl fmt::Debug for Token {
 }
 
 /// `token` and `http` (the address) in the runtime directory.
-pub struct Files {
+pub(crate) struct Files {
     token: PathBuf,
     address: PathBuf,
 }
 
 impl Files {
-    pub fn below(runtime: &Path) -> Files {
+    pub(crate) fn below(runtime: &Path) -> Files {
         Files { token: runtime.join("token"), address: runtime.join("http") }
     }
 
-    pub fn token(&self) -> &Path {
+    pub(crate) fn token(&self) -> &Path {
         &self.token
     }
 
-    pub fn write(&self, address: SocketAddr, token: &Token) -> Result<(), HttpError> {
+    pub(crate) fn write(&self, address: SocketAddr, token: &Token) -> Result<(), HttpError> {
         write(&self.token, token.reveal())?;
         write(&self.address, &address.to_string())
     }
 
     /// What an earlier daemon of this host left, if both files are ours alone and whole.
-    pub fn read(&self) -> Option<(SocketAddr, Token)> {
+    pub(crate) fn read(&self) -> Option<(SocketAddr, Token)> {
         let token = Token::parse(&read(&self.token)?)?;
-        let address = loopback(&read(&self.address)?).ok()?;
+        let address = greenroom_config::loopback(&read(&self.address)?).ok()?;
         Some((address, token))
     }
 
-    pub fn remove(&self) {
+    pub(crate) fn remove(&self) {
         for path in [&self.token, &self.address] {
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -102,32 +102,15 @@ impl Files {
     }
 }
 
-/// Whole or not at all: a reader sees the old text or the new one.
 fn write(path: &Path, text: &str) -> Result<(), HttpError> {
-    let failed = |source| HttpError::File { path: path.to_owned(), source };
-    let beside = path.with_extension("new");
-    let _ = std::fs::remove_file(&beside);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&beside)
-        .and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()))
-        .and_then(|()| std::fs::rename(&beside, path));
-    written.map_err(failed)
+    keep::write(path, format!("{text}\n").as_bytes(), Lasting::Process)
+        .map_err(|source| HttpError::File { path: path.to_owned(), source })
 }
 
 fn read(path: &Path) -> Option<String> {
-    let flags = OFlags::NOFOLLOW.bits() as i32;
-    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
-    let meta = file.metadata().ok()?;
-    let ours = meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o077 == 0;
-    if !ours || !meta.is_file() {
-        return None;
-    }
-    let mut text = String::new();
-    file.take(FILE_MAX).read_to_string(&mut text).ok()?;
-    Some(text.trim_end().to_owned())
+    let private = std::fs::symlink_metadata(path).ok()?.mode() & 0o077 == 0;
+    let bytes = keep::read(path, FILE_MAX).ok()?.filter(|_| private)?;
+    Some(String::from_utf8(bytes).ok()?.trim_end().to_owned())
 }
 
 #[cfg(test)]

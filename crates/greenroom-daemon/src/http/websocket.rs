@@ -1,30 +1,34 @@
 //! WebSocket: JSON-RPC at `/api/rpc`, a terminal at `/api/sessions/{id}/attach`.
 //!
-//! A text message is a frame of the client API, a binary message a frame of the attach stream; which comes when is as on
-//! the socket: texts until `session.attach` is answered, binary from then on. At the second address that call is made
-//! for the client, and its answer is the first message.
+//! A text message is a frame of the client API, a binary message a frame of the attach stream;
+//! which comes when is as on the socket: texts until `session.attach` is answered, binary from then
+//! on. At the second address that call is made for the client, and its answer is the first message.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use axum::RequestExt as _;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::response::Response;
+use axum::{Extension, RequestExt as _};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use greenroom_protocol::attach::PAYLOAD_CAP;
 use greenroom_protocol::frame::FRAME_CAP;
+use greenroom_protocol::methods::{Method as _, method};
 use greenroom_protocol::rpc::{self, Incoming};
 use greenroom_protocol::{Fault, FaultKind, Id};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::OwnedReadHalf;
 
+use super::answer::Failure;
 use super::bridge::{self, Reader, Writer};
 use super::gate::SUBPROTOCOL;
-use super::site::Guest;
+use super::site::Visitor;
 use super::table::Route;
-use super::{answer, rest};
-use crate::host::Host;
+use super::{Parts, rest};
+use crate::rpc::ask::Api;
+use crate::sync::lock;
 
 /// Kind and length of an attach frame.
 const FRAME_HEAD: usize = 5;
@@ -32,60 +36,40 @@ const FRAME_HEAD: usize = 5;
 const READ_BYTES: usize = 64 * 1024;
 
 /// `/api/rpc`.
-pub async fn rpc(State(host): State<Arc<Host>>, mut request: Request) -> Response {
-    let guest = request.extensions_mut().remove::<Guest>();
-    let guest = guest.expect("the site puts it there");
-    let upgrade = match upgrade(&mut request).await {
-        Ok(upgrade) => upgrade,
-        Err(fault) => return upgrade_required(&fault),
-    };
-    match bridge::open(&host, &guest) {
-        Ok(ends) => upgrade.on_upgrade(move |socket| pump(socket, ends, Asked::default(), guest)),
-        Err(fault) => answer::fault(&fault),
-    }
+pub(crate) async fn rpc(
+    State(parts): State<Parts>,
+    Extension(visitor): Extension<Visitor>,
+    mut request: Request,
+) -> Result<Response, Failure> {
+    let upgrade = upgrade(&mut request).await?;
+    let (reader, writer) = bridge::open(&parts.api, &visitor)?;
+    let asked = Asked::default();
+    Ok(upgrade.on_upgrade(move |socket| pump(socket, reader, writer, asked, visitor)))
 }
 
 /// `/api/sessions/{id}/attach`.
-pub async fn attach(
-    host: Arc<Host>,
-    guest: Guest,
+pub(crate) async fn attach(
+    api: &Api,
+    visitor: Visitor,
     route: &'static Route,
     mut request: Request,
-) -> Response {
-    let upgrade = match upgrade(&mut request).await {
-        Ok(upgrade) => upgrade,
-        Err(fault) => return upgrade_required(&fault),
-    };
-    let params = match rest::params_of(route, request).await {
-        Ok(params) => params,
-        Err(fault) => return answer::fault(&fault),
-    };
-    let opened = async {
-        let (reader, mut writer) = bridge::open(&host, &guest)?;
-        writer.request(route.row.name, &params).await?;
-        Ok((reader, writer))
-    };
-    match opened.await {
-        Ok(ends) => {
-            let asked = Asked(Arc::new(Mutex::new(Some(Id::from(1)))));
-            upgrade.on_upgrade(move |socket| pump(socket, ends, asked, guest))
-        }
-        Err(fault) => answer::fault(&fault),
-    }
+) -> Result<Response, Failure> {
+    let upgrade = upgrade(&mut request).await?;
+    let params = rest::params_of(route, request).await?;
+    let (reader, mut writer) = bridge::open(api, &visitor)?;
+    writer.request(route.row.name, &params).await?;
+    let asked = Asked(Arc::new(Mutex::new(Some(Id::from(1)))));
+    Ok(upgrade.on_upgrade(move |socket| pump(socket, reader, writer, asked, visitor)))
 }
 
-async fn upgrade(request: &mut Request) -> Result<WebSocketUpgrade, Fault> {
+async fn upgrade(request: &mut Request) -> Result<WebSocketUpgrade, Failure> {
     let upgrade = request.extract_parts::<WebSocketUpgrade>().await.map_err(|error| {
-        Fault::new(FaultKind::InvalidRequest, format!("this is a WebSocket: {}", error.body_text()))
+        let message = format!("this is a WebSocket: {}", error.body_text());
+        let fault = Fault::new(FaultKind::InvalidRequest, message);
+        Failure::from(fault).with_status(StatusCode::UPGRADE_REQUIRED)
     })?;
     let upgrade = upgrade.max_message_size(FRAME_CAP).max_frame_size(FRAME_CAP);
     Ok(upgrade.protocols([SUBPROTOCOL]))
-}
-
-fn upgrade_required(fault: &Fault) -> Response {
-    let mut response = answer::fault(fault);
-    *response.status_mut() = axum::http::StatusCode::UPGRADE_REQUIRED;
-    response
 }
 
 /// The id of the `session.attach` that has not been answered yet.
@@ -93,25 +77,21 @@ fn upgrade_required(fault: &Fault) -> Response {
 struct Asked(Arc<Mutex<Option<Id>>>);
 
 impl Asked {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Id>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A text on its way to the host.
     fn note(&self, text: &str) {
-        if !text.contains("session.attach") {
+        if !text.contains(method::SessionAttach::NAME) {
             return;
         }
         if let Incoming::One(Ok(rpc::Message::Request(request))) = rpc::parse(text)
-            && request.method == "session.attach"
+            && request.method == method::SessionAttach::NAME
         {
-            *self.lock() = Some(request.id);
+            *lock(&self.0) = Some(request.id);
         }
     }
 
     /// Whether this text of the host turns the stream binary.
     fn answered_by(&self, text: &str) -> bool {
-        let mut asked = self.lock();
+        let mut asked = lock(&self.0);
         let Some(id) = asked.as_ref() else { return false };
         let Incoming::One(Ok(rpc::Message::Response(response))) = rpc::parse(text) else {
             return false;
@@ -125,7 +105,7 @@ impl Asked {
 }
 
 /// Both ways at once, until either ends. A client that does not read holds up nobody but itself.
-async fn pump(socket: WebSocket, (reader, writer): (Reader, Writer), asked: Asked, guest: Guest) {
+async fn pump(socket: WebSocket, reader: Reader, writer: Writer, asked: Asked, visitor: Visitor) {
     let (mut out, incoming) = socket.split();
     let code = tokio::select! {
         code = inwards(incoming, writer, asked.clone()) => code,
@@ -133,7 +113,7 @@ async fn pump(socket: WebSocket, (reader, writer): (Reader, Writer), asked: Aske
     };
     let close = CloseFrame { code, reason: "".into() };
     let _ = out.send(Message::Close(Some(close))).await;
-    drop(guest);
+    drop(visitor);
 }
 
 async fn inwards(mut incoming: SplitStream<WebSocket>, mut writer: Writer, asked: Asked) -> u16 {

@@ -1,25 +1,23 @@
 //! What sessions left behind: processes that outlived their program, or their keeper.
 //!
-//! In: wardens the keeper names, notes of an earlier host, marks in environments. Out: how many are left of a session, and a
-//! word when nobody is. Absent on purpose: ending them; that is the ladder's (`greenroom_engine`).
+//! In: wardens the keeper names, notes of an earlier host, marks in environments. Out: how many are
+//! left of a session, and a word when nobody is. Absent on purpose: ending them; that is the
+//! ladder's (`greenroom_engine`).
 
 use std::collections::HashMap;
-use std::sync::PoisonError;
 
 use greenroom_engine::SessionId;
-use greenroom_engine::process::Member;
-use greenroom_engine::store::SessionRecord;
+use greenroom_engine::process::{KEY_VARIABLE, Member};
+use greenroom_engine::store::{RecordState, SessionRecord};
 use greenroom_keeper as keeper;
 use greenroom_keeper::KeeperEvent;
 use greenroom_keeper::tree::{self, Process, Tree};
 
 use super::{Confined, Keeper, KeeperError, Note};
+use crate::sync::lock;
 
 /// How often those are looked for of whose end nobody tells.
 const LOOK: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// The variable that marks what a session started.
-const MARKER: &str = "GREENROOM_SESSION_KEY";
 
 impl Keeper {
     /// Who holds which session, also those that ended and were released under an earlier daemon.
@@ -44,30 +42,29 @@ impl Keeper {
         }
     }
 
-    /// Finds what keeper and wardens left that were killed together. Call once, with every session there is a record of.
+    /// Finds what keeper and wardens left that were killed together. Call once, with every session
+    /// there is a record of.
     pub fn find_lost(&self, records: &[SessionRecord]) {
         let unheld = |record: &&SessionRecord| !self.state().trees.contains_key(&record.id.0);
         let unheld: Vec<&SessionRecord> = records.iter().filter(unheld).collect();
-        let doubtful = |record: &&&SessionRecord| {
-            !matches!(record.state, greenroom_engine::store::RecordState::Ended { .. })
-        };
-        if self.confined().ever && unheld.iter().any(|record| doubtful(&record)) {
+        let unended =
+            unheld.iter().any(|record| !matches!(record.state, RecordState::Ended { .. }));
+        if self.confined().ever && unended {
             self.was_confined(Confined { ever: true, lost: true });
         }
-        let anybody = unheld.iter().any(|record| self.notes.read(record.id.0).is_some())
-            || unheld.iter().any(|record| doubtful(&record));
-        let marked = if anybody { tree::marked(MARKER) } else { HashMap::new() };
-        for record in unheld {
-            let id = record.id.0;
-            let note = self.notes.read(id);
-            let Note { warden, program, others } = note.clone().unwrap_or_default();
-            let mut noted = others;
+        let notes: Vec<Option<Note>> =
+            unheld.iter().map(|record| self.notes.read(record.id.0)).collect();
+        let anybody = unended || notes.iter().any(Option::is_some);
+        let marked = if anybody { tree::marked(KEY_VARIABLE) } else { HashMap::new() };
+        for (record, note) in unheld.into_iter().zip(notes) {
+            let (id, was_noted) = (record.id.0, note.is_some());
+            let Note { warden, program, others: mut noted } = note.unwrap_or_default();
             noted.extend(marked.get(record.key.as_bytes()).into_iter().flatten());
             noted.retain(|process| process.lives());
             let warden = warden.filter(|process| process.lives());
             let program = program.filter(|process| process.lives());
             if noted.is_empty() && warden.is_none() && program.is_none() {
-                if note.is_some() {
+                if was_noted {
                     self.notes.remove(id);
                 }
                 continue;
@@ -78,11 +75,11 @@ impl Keeper {
     }
 
     pub fn confined(&self) -> Confined {
-        *self.confined.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.confined)
     }
 
     pub(super) fn was_confined(&self, how: Confined) {
-        let mut confined = self.confined.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut confined = lock(&self.confined);
         let now = Confined { ever: confined.ever || how.ever, lost: confined.lost || how.lost };
         if *confined != now {
             *confined = now;
@@ -90,8 +87,9 @@ impl Keeper {
         }
     }
 
-    /// The wardens of plain sessions, and those of confined ones, which are their stages. What tells them apart is the kernel's
-    /// word and no file of ours: a stage is what the keeper started as the session, a warden has it below itself.
+    /// The wardens of plain sessions, and those of confined ones, which are their stages. What
+    /// tells them apart is the kernel's word and no file of ours: a stage is what the keeper
+    /// started as the session, a warden has it below itself.
     pub fn wardens(&self) -> (Vec<u32>, Vec<u32>) {
         let state = self.state();
         let pid = |process: Process| u32::try_from(process.pid).unwrap_or(0);
@@ -111,7 +109,7 @@ impl Keeper {
     /// Everything that is known of the session's processes. `None`: there are none.
     pub(super) fn tree(&self, member: &Member) -> Option<Tree> {
         let mut tree = self.state().trees.get(&member.id.0).cloned()?;
-        tree.marker = Some(format!("{MARKER}={}", member.key).into_bytes());
+        tree.marker = Some(format!("{KEY_VARIABLE}={}", member.key).into_bytes());
         Some(tree)
     }
 
@@ -129,18 +127,17 @@ impl Keeper {
                 Some(tree) => tree.warden.is_some(),
                 None => return,
             };
-            // Nobody tells of the end of those without a warden.
-            match watched {
-                true => rings.await,
-                false => {
-                    let _ = tokio::time::timeout(LOOK, rings).await;
-                    self.forget_lost(id);
-                }
+            // The keeper does not tell of the end of processes without a warden.
+            if watched {
+                rings.await;
+            } else {
+                let _ = tokio::time::timeout(LOOK, rings).await;
+                self.forget_lost(id);
             }
         }
     }
 
-    /// Its program ended; what it left goes on.
+    /// Notes the processes that a session's program left when it ended.
     pub(super) fn note_what_is_left(&self, id: u64) {
         let Some(tree) = self.state().trees.get(&id).cloned() else { return };
         let others = tree.members();
@@ -165,7 +162,8 @@ impl Keeper {
         }
     }
 
-    /// What an earlier host left ends without a word from anybody.
+    /// Forgets the processes that an earlier host left, once they have ended: no keeper tells of
+    /// that.
     pub fn forget_lost(&self, id: SessionId) {
         let tree = self.state().trees.get(&id.0).cloned();
         if tree.is_some_and(|tree| tree.warden.is_none() && tree.members().is_empty()) {

@@ -1,20 +1,23 @@
-//! What is noted on disk of sessions' processes, for the case that keeper and wardens are killed together.
+//! What is noted on disk of sessions' processes, for the case that keeper and wardens are killed
+//! together.
 //!
-//! In: a session's warden and program, once they run; later, who else was seen. Out, to a later host: those that still live.
-//! One small file per session, named like it, gone with the last of its processes. The boot and the start times make a number
-//! mean what it meant. A file that is damaged or gone tells nothing; the mark in the environment still finds most. Absent on
-//! purpose: any power over processes.
+//! In: a session's warden and program, once they run; later, who else was seen. Out, to a later
+//! host: those that still live. One small file per session, named like it, gone with the last of
+//! its processes. The boot and the start times make a number mean what it meant. A file that is
+//! damaged or gone tells nothing; the mark in the environment still finds most. Absent on purpose:
+//! any power over processes.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use greenroom_engine::keep::{self, Lasting};
+use greenroom_keeper::claim;
 use greenroom_keeper::tree::Process;
 
 /// Far above what is noted of one session.
 const BYTES_MAX: usize = 256 * 1024;
-/// Of processes in one note.
+/// The most processes in one note.
 const PROCESSES_MAX: usize = 4096;
 
 #[derive(Clone, Debug)]
@@ -27,7 +30,8 @@ pub struct Notes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confined {
     pub ever: bool,
-    /// A keeper died with some session unended since: somebody of a sandbox may be left whom nobody holds.
+    /// A keeper died with some session unended since: somebody of a sandbox may be left whom nobody
+    /// holds.
     pub lost: bool,
 }
 
@@ -41,12 +45,11 @@ pub struct Note {
 
 impl Notes {
     pub fn below(state: &std::path::Path) -> Notes {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        Notes { dir: state.join("processes"), boot: boot.trim().to_owned() }
+        Notes { dir: state.join("processes"), boot: claim::boot().unwrap_or_default() }
     }
 
     pub fn confined(&self) -> Confined {
-        // What cannot be looked at may be there.
+        // A mark that cannot be looked at counts as there.
         let there = |name: &str| self.dir.join(name).try_exists().unwrap_or(true);
         Confined { ever: there("confined"), lost: there("confined-lost") }
     }
@@ -60,7 +63,7 @@ impl Notes {
         }
     }
 
-    /// What cannot be made is told when something is written there.
+    /// A directory that cannot be made is reported when a note is written to it.
     fn make(&self) {
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
     }
@@ -69,7 +72,7 @@ impl Notes {
         self.dir.join(format!("s{id}"))
     }
 
-    /// Whatever goes wrong, the session runs; only a later host knows less of it.
+    /// The session runs even if the note fails; only a later host knows less of it.
     pub fn write(&self, id: u64, note: &Note) {
         let mut text = format!("boot {}\n", self.boot);
         let mut line = |word: &str, process: &Process| {

@@ -8,13 +8,12 @@ use greenroom_protocol::api::event::{Event, EventPush};
 use greenroom_protocol::api::server::{
     SubscribeParams, SubscribeResult, UnsubscribeParams, UnsubscribeResult,
 };
-use greenroom_protocol::rpc;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::rpc::fault;
-use crate::rpc::peer::Peer;
-use crate::rpc::router::Call;
+use crate::call::Call;
+use crate::call::fault;
+use crate::call::peer::Peer;
 use crate::store::{Page, Query, Storage};
 
 /// Kinds and sessions of one subscription: each is looked at for every event.
@@ -26,7 +25,10 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 /// Events of one page while a subscriber catches up.
 const CATCH_UP: usize = 500;
 
-pub async fn subscribe(call: Call, params: SubscribeParams) -> Result<SubscribeResult, Fault> {
+pub(crate) async fn subscribe(
+    call: Call,
+    params: SubscribeParams,
+) -> Result<SubscribeResult, Fault> {
     let query = query(&call, &params)?;
     if params.follow {
         follow(&call, query, params.since).await
@@ -39,7 +41,7 @@ fn query(call: &Call, params: &SubscribeParams) -> Result<Query, Fault> {
     let kinds = params.kinds.clone().unwrap_or_default();
     let named = params.sessions.clone().unwrap_or_default();
     if kinds.len().max(named.len()) > FILTERS_MAX {
-        return Err(fault::invalid(format!("more than {FILTERS_MAX} kinds or sessions")));
+        return Err(Fault::invalid_params(format!("more than {FILTERS_MAX} kinds or sessions")));
     }
     let sessions = named
         .iter()
@@ -86,7 +88,7 @@ async fn page(
 }
 
 async fn read(storage: &Storage, query: &Query) -> Result<Page, Fault> {
-    storage.page(query.clone()).await.map_err(|error| fault::events(&error))
+    storage.page(query.clone()).await.map_err(|error| fault::disk(&error))
 }
 
 /// Until an event comes that the query wants, or might have been missed.
@@ -186,14 +188,11 @@ impl Following {
 
     async fn tell(&self, event: Event) -> bool {
         let push = EventPush { subscription: self.name.clone(), event };
-        match rpc::encode_notification("server.event", &push) {
-            Ok(text) => self.peer.outlet.push(&text).await,
-            Err(_) => true,
-        }
+        self.peer.push(&push).await
     }
 }
 
-pub async fn unsubscribe(
+pub(crate) async fn unsubscribe(
     call: Call,
     params: UnsubscribeParams,
 ) -> Result<UnsubscribeResult, Fault> {

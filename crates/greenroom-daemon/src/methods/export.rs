@@ -1,8 +1,8 @@
 //! `session.export` and `session.replay`: the journal as a recording.
 //!
 //! An export comes in pages. Its cursor says where the last page stopped: the recording's start,
-//! the sequence number, how many things without length at that number were told already, the
-//! time of the last line, and where the output ended at the first page: a session that goes on printing
+//! the sequence number, how many things without length at that number were told already, the time
+//! of the last line, and where the output ended at the first page: a session that goes on printing
 //! does not make its recording endless. A page waits for filters that are behind, but not for ever.
 
 use std::fmt;
@@ -11,22 +11,23 @@ use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
 use greenroom_engine::egress::Sink;
-use greenroom_engine::journal::Item;
+use greenroom_engine::journal::{Item, Note};
 use greenroom_engine::session::{Recording, SessionInfo};
 use greenroom_engine::term::Screen;
 use greenroom_engine::transcript::Plain;
 use greenroom_engine::{EngineError, Seq};
+use greenroom_formats::asciicast::{Event, Header, Origin, Writer};
+use greenroom_protocol::Fault;
 use greenroom_protocol::api::session::{
     ExportFormat, ExportParams, ExportResult, ReplayParams, ReplayResult,
 };
-use greenroom_protocol::asciicast::{Event, Header, Origin, Writer};
-use greenroom_protocol::{Fault, FaultKind};
 use tokio::time::Instant;
 
+use crate::call::Call;
+use crate::call::fault;
 use crate::convert;
 use crate::methods::redact;
-use crate::rpc::fault;
-use crate::rpc::router::Call;
+use crate::sync::blocking;
 
 /// Text of a page when the caller does not say.
 const PAGE_BYTES: u64 = 1024 * 1024;
@@ -38,15 +39,15 @@ const PAGE_MAX: u64 = 1024 * 1024;
 struct Cursor {
     start_ns: u64,
     seq: u64,
-    told: u64,
+    shown: u64,
     last_us: u64,
     until: u64,
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cursor { start_ns, seq, told, last_us, until } = self;
-        write!(f, "{start_ns}.{seq}.{told}.{last_us}.{until}")
+        let Cursor { start_ns, seq, shown, last_us, until } = self;
+        write!(f, "{start_ns}.{seq}.{shown}.{last_us}.{until}")
     }
 }
 
@@ -56,15 +57,15 @@ impl FromStr for Cursor {
     fn from_str(text: &str) -> Result<Cursor, Fault> {
         let numbers: Option<Vec<u64>> = text.split('.').map(|part| part.parse().ok()).collect();
         match numbers.as_deref() {
-            Some(&[start_ns, seq, told, last_us, until]) => {
-                Ok(Cursor { start_ns, seq, told, last_us, until })
+            Some(&[start_ns, seq, shown, last_us, until]) => {
+                Ok(Cursor { start_ns, seq, shown, last_us, until })
             }
-            _ => Err(fault::invalid("the cursor is not one of ours")),
+            _ => Err(Fault::invalid_params("the cursor is not one of ours")),
         }
     }
 }
 
-pub async fn export(call: Call, params: ExportParams) -> Result<ExportResult, Fault> {
+pub(crate) async fn export(call: Call, params: ExportParams) -> Result<ExportResult, Fault> {
     let handle = call.session(&params.session)?;
     let cursor: Option<Cursor> = params.cursor.as_deref().map(str::parse).transpose()?;
     let max = params.max_bytes.unwrap_or(PAGE_BYTES).clamp(1, PAGE_MAX);
@@ -87,7 +88,8 @@ pub async fn export(call: Call, params: ExportParams) -> Result<ExportResult, Fa
             ExportFormat::Text => text(&recording, from, max as usize),
         }
     })
-    .await?;
+    .await?
+    .map_err(fault::engine)?;
     if late && page.cursor.is_some() {
         page.behind = handle.unanswered(Sink::Recording, until);
     }
@@ -122,7 +124,7 @@ impl Casting {
         let mut header = self.first.then(|| header(info, term));
         let mut here = (self.at.seq, 0);
         let withheld = recording.replay(&mut |item, bytes| {
-            let (seq, time_ns) = place(&item);
+            let (seq, time_ns) = item.place();
             if matches!(item, Item::Output { .. }) && seq.0 >= self.from.until {
                 return ControlFlow::Break(());
             }
@@ -154,14 +156,14 @@ impl Casting {
 
     /// `passed` counts the things without length at this sequence number.
     fn item(&mut self, item: Item<'_>, bytes: Option<&[u8]>, passed: &mut u64) {
-        let (seq, time_ns) = place(&item);
+        let (seq, time_ns) = item.place();
         let at = Duration::from_nanos(time_ns.saturating_sub(self.at.start_ns));
         if let Item::Output { .. } = item {
             return self.output(seq, at, bytes.unwrap_or_default());
         }
         *passed += 1;
-        let Cursor { seq: from, told, .. } = self.from;
-        if !self.first && (seq.0 < from || (seq.0 == from && *passed <= told)) {
+        let Cursor { seq: from, shown, .. } = self.from;
+        if !self.first && (seq.0 < from || (seq.0 == from && *passed <= shown)) {
             return;
         }
         let event = match item {
@@ -171,13 +173,16 @@ impl Casting {
                 self.writer.output(at, &picture, &mut self.out);
                 None
             }
-            Item::Resize { size, .. } if seq.0 > 0 || *passed > 2 => {
-                Some(Event::Resize(convert::size(size)))
-            }
-            Item::Mark { text, .. } => Some(Event::Marker(text.to_owned())),
-            Item::Exit { code, signal, .. } => {
-                Some(Event::Exit(code.unwrap_or_else(|| signal.map_or(-1, |signal| 128 + signal))))
-            }
+            Item::Note { note, .. } => match note {
+                Note::Resize(size) if seq.0 > 0 || *passed > 2 => {
+                    Some(Event::Resize(convert::size(*size)))
+                }
+                Note::Mark(text) => Some(Event::Marker(text.clone())),
+                Note::Exit { code, signal } => {
+                    Some(Event::Exit(code.unwrap_or(signal.map_or(-1, |signal| 128 + signal))))
+                }
+                _ => None,
+            },
             Item::Gap { from, to } => {
                 self.dropped += to.since(from);
                 Some(Event::Marker(format!("{} bytes are missing here", to.since(from))))
@@ -188,7 +193,7 @@ impl Casting {
             self.writer.event(at, &event, &mut self.out);
         }
         self.at.seq = self.at.seq.max(seq.0);
-        self.at.told = *passed;
+        self.at.shown = *passed;
         self.full = self.out.len() >= self.max;
     }
 
@@ -204,7 +209,7 @@ impl Casting {
         let taken = &bytes[..bytes.len().min(room)];
         self.writer.output(at, taken, &mut self.out);
         self.at.seq = seq.0 + (skip + taken.len()) as u64;
-        self.at.told = 0;
+        self.at.shown = 0;
         self.full = taken.len() < bytes.len() || self.out.len() >= self.max;
     }
 }
@@ -229,21 +234,6 @@ fn words(info: &SessionInfo) -> Vec<String> {
 fn quoted(words: &[String]) -> String {
     let quote = |word: &String| shlex::try_quote(word).unwrap_or_default().into_owned();
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
-}
-
-/// Where an item is, and when it was. A gap has no time of its own.
-fn place(item: &Item<'_>) -> (Seq, u64) {
-    match item {
-        Item::Keyframe { seq, time_ns, .. }
-        | Item::Output { seq, time_ns, .. }
-        | Item::Resize { seq, time_ns, .. }
-        | Item::Input { seq, time_ns, .. }
-        | Item::Mark { seq, time_ns, .. }
-        | Item::Exit { seq, time_ns, .. }
-        | Item::Reattached { seq, time_ns, .. }
-        | Item::NotesLost { seq, time_ns, .. } => (*seq, *time_ns),
-        Item::Gap { from, .. } => (*from, 0),
-    }
 }
 
 /// Output without escape sequences. Pages end at line ends, where no sequence is open.
@@ -300,10 +290,10 @@ fn text(recording: &Recording, cursor: Cursor, max: usize) -> Result<ExportResul
     Ok(ExportResult { data, cursor, dropped, behind: 0 })
 }
 
-pub async fn replay(call: Call, params: ReplayParams) -> Result<ReplayResult, Fault> {
+pub(crate) async fn replay(call: Call, params: ReplayParams) -> Result<ReplayResult, Fault> {
     let handle = call.session(&params.session)?;
     if params.at_ms.is_some() && params.at_seq.is_some() {
-        return Err(fault::invalid("at_ms and at_seq cannot be given together"));
+        return Err(Fault::invalid_params("at_ms and at_seq cannot be given together"));
     }
     let tail = handle.tail().await.map_err(fault::engine)?;
     let wanted = params.at_seq.map_or(tail, |at| tail.min(Seq(at)));
@@ -320,7 +310,8 @@ pub async fn replay(call: Call, params: ReplayParams) -> Result<ReplayResult, Fa
         let arrived = seeking.arrived;
         Ok((seeking.result(&recording), arrived))
     })
-    .await?;
+    .await?
+    .map_err(fault::engine)?;
     if behind > 0 && !arrived {
         return Err(fault::behind("that moment of the recording", patience, behind));
     }
@@ -352,7 +343,7 @@ impl Seeking<'_> {
     }
 
     fn item(&mut self, item: &Item<'_>, bytes: Option<&[u8]>) {
-        let (seq, time_ns) = place(item);
+        let (seq, time_ns) = item.place();
         if time_ns > 0 {
             self.start_ns.get_or_insert(time_ns);
             self.last_ns = time_ns;
@@ -378,7 +369,7 @@ impl Seeking<'_> {
                 self.screen.feed(&bytes[..taken]);
                 self.seq = seq.plus(taken as u64);
             }
-            (Item::Resize { size, .. }, _) => self.screen.resize(*size),
+            (Item::Note { note: Note::Resize(size), .. }, _) => self.screen.resize(*size),
             _ => {}
         }
         self.seq = self.seq.max(seq);
@@ -398,24 +389,13 @@ impl Seeking<'_> {
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, EngineError> + Send + 'static,
-) -> Result<T, Fault> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result.map_err(fault::engine),
-        Err(error) => {
-            Err(Fault::new(FaultKind::Internal, format!("our bug: reading a recording: {error}")))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn cursors_read_back_as_written() {
-        let cursor = Cursor { start_ns: 1, seq: 2, told: 3, last_us: 4, until: 5 };
+        let cursor = Cursor { start_ns: 1, seq: 2, shown: 3, last_us: 4, until: 5 };
         assert_eq!(cursor.to_string().parse::<Cursor>().unwrap(), cursor);
         for wrong in ["", "1.2.3.4", "1.2.3.4.x", "1.2.3.4.5.6", "-1.2.3.4.5"] {
             assert!(wrong.parse::<Cursor>().is_err(), "{wrong}");

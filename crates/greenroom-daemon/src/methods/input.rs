@@ -4,102 +4,98 @@ use std::time::Duration;
 
 use greenroom_engine::SessionHandle;
 use greenroom_engine::term::{
-    InputModes, KeyPress, Mods, MouseButton, MouseEvent, MouseKind, encode_focus, encode_mouse,
-    encode_paste,
+    InputModes, KeyPress, Mods, MouseButton, MouseEvent, MouseKind, encode_focus, encode_key,
+    encode_mouse, encode_paste,
 };
 use greenroom_protocol::Fault;
 use greenroom_protocol::api::input as wire;
 use greenroom_protocol::api::input::{Action, InputParams, InputResult, StreamText};
 use greenroom_protocol::api::session::SignalTarget;
 
+use crate::call::Call;
+use crate::call::fault;
 use crate::convert;
-use crate::hooks;
+use crate::hooks::{self, submit};
 use crate::methods::session;
-use crate::rpc::fault;
-use crate::rpc::router::Call;
 
 const INTERRUPT: &[u8] = b"\x03";
 const END_OF_FILE: &[u8] = b"\x04";
 const SIGNAL_INT: i32 = 2;
 
-pub async fn input(call: Call, params: InputParams) -> Result<InputResult, Fault> {
-    let handle = call.session(&params.session)?;
+pub(crate) async fn input(call: Call, params: InputParams) -> Result<InputResult, Fault> {
+    let InputParams { session, action, submit } = params;
+    let handle = call.session(&session)?;
     let sequence = handle.change().seq.0;
-    if params.submit {
-        submit(&call, &handle, params.action).await?;
-        return Ok(InputResult { sent: true, sequence });
+    let (hooks, client) = (&call.host.hooks, call.peer.client());
+    let action = submit::checked(hooks, &handle, action, submit, client.clone()).await?;
+    let enter = submit.then(|| Action::Key("enter".to_owned()));
+    for action in std::iter::once(action).chain(enter) {
+        let modes = handle.modes();
+        let bytes = match action {
+            Action::Text(text) => text.into_bytes(),
+            Action::Raw(bytes) => bytes.0,
+            Action::Key(key) => key_bytes(&[key], &modes)?,
+            Action::Keys(keys) => key_bytes(&keys, &modes)?,
+            Action::Paste(text) => encode_paste(&text, &modes),
+            Action::BracketedPaste(text) => {
+                encode_paste(&text, &InputModes { bracketed_paste: true, ..modes })
+            }
+            Action::Mouse(mouse) => mouse_bytes(&mouse, &modes),
+            Action::Focus(focused) => encode_focus(focused, &modes).unwrap_or_default(),
+            Action::Interrupt => INTERRUPT.to_vec(),
+            Action::Eof => END_OF_FILE.to_vec(),
+            // The rest is more, or something else, than bytes typed at once.
+            Action::StreamText(text) => {
+                stream(&handle, &text).await?;
+                continue;
+            }
+            Action::Resize(size) => {
+                handle.resize(convert::size_in(size)?).await.map_err(fault::engine)?;
+                continue;
+            }
+            Action::Signal(signal) => match convert::signal::number(&signal)? {
+                // What a person at the terminal would do: the program may have other plans for
+                // Ctrl-C.
+                SIGNAL_INT => INTERRUPT.to_vec(),
+                number => {
+                    session::send_signal(&call, &handle, number, SignalTarget::Group).await?;
+                    continue;
+                }
+            },
+            Action::Kill => {
+                hooks::may_kill(hooks, &handle, client.clone(), None).await?;
+                let ladder = call.host.sessions.ladder(None, None);
+                handle.kill(ladder).await.map_err(fault::engine)?;
+                continue;
+            }
+            Action::MarkTranscript(mark) => {
+                session::put_mark(&handle, mark.label).await?;
+                continue;
+            }
+        };
+        handle.write(None, &bytes).await.map_err(fault::engine)?;
     }
-    let client = call.peer.client();
-    let action = hooks::submit::checked(&call.host, &handle, params.action, client).await?;
-    act(&call, &handle, action).await?;
     Ok(InputResult { sent: true, sequence })
 }
 
-/// Text and Enter, asked about as a whole before anything is typed.
-async fn submit(call: &Call, handle: &SessionHandle, action: Action) -> Result<(), Fault> {
-    let text = match &action {
-        Action::Text(text) | Action::Paste(text) | Action::BracketedPaste(text) => text.clone(),
-        Action::StreamText(stream) => stream.text.clone(),
-        _ => return Err(fault::invalid("submit needs text")),
-    };
-    let client = call.peer.client();
-    let text = hooks::submit::text(&call.host, handle, text, client).await?;
-    let action = hooks::submit::with_text(action, text);
-    act(call, handle, action).await?;
-    press(handle, &["enter".to_owned()]).await
-}
-
-async fn act(call: &Call, handle: &SessionHandle, action: Action) -> Result<(), Fault> {
-    match action {
-        Action::Text(text) => write(handle, text.as_bytes()).await,
-        Action::Raw(bytes) => write(handle, &bytes.0).await,
-        Action::Key(key) => press(handle, &[key]).await,
-        Action::Keys(keys) => press(handle, &keys).await,
-        Action::Paste(text) => handle.paste(None, &text).await.map_err(fault::engine),
-        Action::BracketedPaste(text) => {
-            let bracketed = InputModes { bracketed_paste: true, ..handle.modes() };
-            write(handle, &encode_paste(&text, &bracketed)).await
-        }
-        Action::StreamText(text) => stream(handle, &text).await,
-        Action::Mouse(mouse) => write(handle, &mouse_bytes(&mouse, &handle.modes())).await,
-        Action::Focus(focused) => {
-            write(handle, &encode_focus(focused, &handle.modes()).unwrap_or_default()).await
-        }
-        Action::Resize(size) => handle.resize(convert::size_in(size)?).await.map_err(fault::engine),
-        Action::Interrupt => write(handle, INTERRUPT).await,
-        Action::Eof => write(handle, END_OF_FILE).await,
-        Action::Signal(signal) => match convert::signal::number(&signal)? {
-            // What a person at the terminal would do: the program may have other plans for Ctrl-C.
-            SIGNAL_INT => write(handle, INTERRUPT).await,
-            number => session::send_signal(call, handle, number, SignalTarget::Group).await,
-        },
-        Action::Kill => {
-            hooks::may_kill(&call.host, handle, call.peer.client(), None).await?;
-            let ladder = session::ladder(&call.host, None, None);
-            handle.kill(ladder).await.map(drop).map_err(fault::engine)
-        }
-        Action::MarkTranscript(mark) => session::put_mark(handle, mark.label).await.map(drop),
+fn key_bytes(keys: &[String], modes: &InputModes) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::new();
+    for key in keys {
+        let key = key.parse::<KeyPress>().map_err(Fault::invalid_params)?;
+        bytes.extend(encode_key(&key, modes));
     }
-}
-
-async fn write(handle: &SessionHandle, bytes: &[u8]) -> Result<(), Fault> {
-    handle.write(None, bytes).await.map_err(fault::engine)
-}
-
-async fn press(handle: &SessionHandle, keys: &[String]) -> Result<(), Fault> {
-    let keys = keys
-        .iter()
-        .map(|key| key.parse::<KeyPress>().map_err(|error| fault::invalid(error.to_string())))
-        .collect::<Result<Vec<_>, _>>()?;
-    handle.press(None, &keys).await.map_err(fault::engine)
+    Ok(bytes)
 }
 
 async fn stream(handle: &SessionHandle, text: &StreamText) -> Result<(), Fault> {
     if !(1..=StreamText::CHUNK_MAX).contains(&text.chunk_chars) {
-        return Err(fault::invalid(format!("chunk_chars must be 1 to {}", StreamText::CHUNK_MAX)));
+        return Err(Fault::invalid_params(format!(
+            "chunk_chars must be 1 to {}",
+            StreamText::CHUNK_MAX
+        )));
     }
     if text.delay_ms > StreamText::DELAY_MAX_MS {
-        return Err(fault::invalid(format!(
+        return Err(Fault::invalid_params(format!(
             "delay_ms must be at most {}",
             StreamText::DELAY_MAX_MS
         )));
@@ -109,7 +105,8 @@ async fn stream(handle: &SessionHandle, text: &StreamText) -> Result<(), Fault> 
         if index > 0 {
             tokio::time::sleep(Duration::from_millis(text.delay_ms.into())).await;
         }
-        write(handle, chunk.iter().collect::<String>().as_bytes()).await?;
+        let chunk: String = chunk.iter().collect();
+        handle.write(None, chunk.as_bytes()).await.map_err(fault::engine)?;
     }
     Ok(())
 }

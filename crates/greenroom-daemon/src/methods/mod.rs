@@ -1,17 +1,17 @@
 //! The handlers: params in, engine asked, result out. Each is thin; what they share is elsewhere.
 
-pub mod events;
-pub mod export;
-pub mod input;
-pub mod notice;
-pub mod output;
-pub mod plugin;
-pub mod redact;
-pub mod run;
-pub mod sandbox;
-pub mod server;
-pub mod session;
-pub mod snapshot;
-pub mod transcript;
-pub mod waits;
-pub mod worktree;
+pub(crate) mod events;
+pub(crate) mod export;
+pub(crate) mod input;
+pub(crate) mod notice;
+pub(crate) mod output;
+pub(crate) mod plugin;
+pub(crate) mod redact;
+pub(crate) mod run;
+pub(crate) mod sandbox;
+pub(crate) mod server;
+pub(crate) mod session;
+pub(crate) mod snapshot;
+pub(crate) mod transcript;
+pub(crate) mod waits;
+pub(crate) mod worktree;

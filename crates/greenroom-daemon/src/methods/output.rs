@@ -7,24 +7,24 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use greenroom_engine::transcript::Plain;
-use greenroom_engine::{Seq, SessionHandle, SessionId};
+use greenroom_engine::{Engine, Seq, SessionHandle, SessionId};
+use greenroom_protocol::Fault;
 use greenroom_protocol::api::Base64;
 use greenroom_protocol::api::event::{ChangedPush, Event, ExitedPush, OutputPush};
 use greenroom_protocol::api::screen::TranscriptFormat;
 use greenroom_protocol::api::server::SetNotifications;
 use greenroom_protocol::api::session::{OutputSubscribeParams, OutputSubscribeResult};
-use greenroom_protocol::{Fault, rpc};
+use greenroom_protocol::events::{EventData as _, SessionRenamed};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 
+use crate::call::Call;
+use crate::call::fault;
+use crate::call::peer::Peer;
 use crate::convert;
 use crate::follow::Follow;
-use crate::host::Host;
-use crate::methods::transcript::give_back_cut;
-use crate::rpc::fault;
-use crate::rpc::peer::Peer;
-use crate::rpc::router::Call;
+use crate::methods::transcript::cut_len;
 
 /// Bytes in any split to text in one form.
 struct Form {
@@ -49,16 +49,14 @@ impl Form {
             TranscriptFormat::Ansi => {
                 let mut whole = std::mem::take(&mut self.cut);
                 whole.extend_from_slice(&bytes);
-                let len = whole.len();
-                let cut = give_back_cut(&mut whole.clone()) as usize;
-                self.cut = whole.split_off(len - cut);
+                self.cut = whole.split_off(whole.len() - cut_len(&whole));
                 (String::from_utf8_lossy(&whole).into_owned(), None)
             }
         }
     }
 }
 
-pub async fn subscribe(
+pub(crate) async fn subscribe(
     call: Call,
     params: OutputSubscribeParams,
 ) -> Result<OutputSubscribeResult, Fault> {
@@ -89,7 +87,7 @@ impl Telling {
             let (output, data) = form.shape(piece.bytes);
             if self.subscription.is_none() {
                 let push = ChangedPush { session: self.session.to_string(), sequence };
-                if !self.push("session.changed", &push).await {
+                if !self.peer.push(&push).await {
                     return;
                 }
             }
@@ -101,7 +99,7 @@ impl Telling {
                 data,
                 dropped: Some(piece.dropped).filter(|dropped| *dropped > 0),
             };
-            if !self.push("session.output", &push).await {
+            if !self.peer.push(&push).await {
                 return;
             }
         }
@@ -109,19 +107,12 @@ impl Telling {
             let exit = Some(convert::exit(status));
             let sequence = follow.cursor().0;
             let push = ExitedPush { session: self.session.to_string(), sequence, exit };
-            self.push("session.exited", &push).await;
-        }
-    }
-
-    async fn push<P: serde::Serialize>(&self, method: &str, params: &P) -> bool {
-        match rpc::encode_notification(method, params) {
-            Ok(text) => self.peer.outlet.push(&text).await,
-            Err(_) => true,
+            self.peer.push(&push).await;
         }
     }
 }
 
-pub async fn set_notifications(
+pub(crate) async fn set_notifications(
     call: Call,
     params: SetNotifications,
 ) -> Result<SetNotifications, Fault> {
@@ -134,15 +125,17 @@ pub async fn set_notifications(
     Ok(params)
 }
 
-/// Follows every session, or the named ones, also those that come later. Of sessions that run already what is new is
-/// told, of later ones everything, also when they have ended by the time they are seen.
+/// Follows every session, or the named ones, also those that come later. Of sessions that run
+/// already what is new is told, of later ones everything, also when they have ended by the time
+/// they are seen.
 struct Notifying {
-    host: Arc<Host>,
+    engine: Engine,
     peer: Arc<Peer>,
     wanted: Vec<String>,
     births: watch::Receiver<u64>,
     live: broadcast::Receiver<Arc<Event>>,
-    /// Those that were there before, and where the new begins; those that had ended by then have nothing new.
+    /// The sessions that were there before, and where their new output begins; ended ones have
+    /// none.
     before: HashMap<SessionId, Option<Seq>>,
     followed: HashSet<SessionId>,
     following: JoinSet<()>,
@@ -151,15 +144,15 @@ struct Notifying {
 impl Notifying {
     fn begin(call: &Call, wanted: Vec<String>) -> Notifying {
         // Listening before looking, so that no session falls between.
-        let births = call.host.engine.births();
+        let births = call.host.sessions.engine().births();
         let live = call.host.storage.live();
-        let before = call.host.engine.handles().into_iter().map(|handle| {
+        let before = call.host.sessions.engine().handles().into_iter().map(|handle| {
             let change = handle.change();
             (handle.id(), change.ended.is_none().then_some(change.seq))
         });
         Notifying {
             before: before.collect(),
-            host: call.host.clone(),
+            engine: call.host.sessions.engine().clone(),
             peer: call.peer.clone(),
             wanted,
             births,
@@ -181,22 +174,15 @@ impl Notifying {
     }
 
     fn look(&mut self) {
-        for handle in self.host.engine.handles() {
+        for handle in self.engine.handles() {
             let id = handle.id();
             if self.followed.contains(&id) || !self.wants(&handle) {
                 continue;
             }
             self.followed.insert(id);
-            match self.before.get(&id) {
-                Some(None) => {}
-                Some(Some(since)) => {
-                    let telling = tell_all(handle, self.peer.clone(), since.0);
-                    self.following.spawn(telling);
-                }
-                None => {
-                    let peer = self.peer.clone();
-                    self.following.spawn(tell_from_its_start(handle, peer));
-                }
+            let before = self.before.get(&id).copied();
+            if before != Some(None) {
+                self.following.spawn(tell_all(handle, self.peer.clone(), before.flatten()));
             }
         }
     }
@@ -215,7 +201,7 @@ impl Notifying {
             tokio::select! {
                 born = self.births.changed() => return born.is_ok(),
                 event = self.live.recv() => match event {
-                    Ok(event) if event.kind == "session.renamed" => return true,
+                    Ok(event) if event.kind == SessionRenamed::KIND => return true,
                     Ok(_) => {}
                     Err(RecvError::Lagged(_)) => return true,
                     Err(RecvError::Closed) => return false,
@@ -225,16 +211,15 @@ impl Notifying {
     }
 }
 
-async fn tell_from_its_start(handle: SessionHandle, peer: Arc<Peer>) {
-    // Subscribed first, told when whoever started it knows its id.
-    let Ok(follow) = Follow::from(&handle, Some(0)).await else { return };
-    peer.created().await;
-    let telling = Telling { peer, subscription: None, session: handle.id() };
-    telling.run(follow, Form::new(TranscriptFormat::Ansi)).await;
-}
-
-async fn tell_all(handle: SessionHandle, peer: Arc<Peer>, since: u64) {
-    let Ok(follow) = Follow::from(&handle, Some(since)).await else { return };
+/// Pushes what a session prints. `since`: `None` for one that came later, of which everything is
+/// pushed.
+async fn tell_all(handle: SessionHandle, peer: Arc<Peer>, since: Option<Seq>) {
+    let from = since.map_or(0, |since| since.0);
+    let Ok(follow) = Follow::from(&handle, Some(from)).await else { return };
+    if since.is_none() {
+        // Subscribed before that; pushed to when whoever started the session knows its id.
+        peer.created().await;
+    }
     let telling = Telling { peer, subscription: None, session: handle.id() };
     telling.run(follow, Form::new(TranscriptFormat::Ansi)).await;
 }

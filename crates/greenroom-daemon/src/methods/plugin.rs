@@ -1,6 +1,7 @@
 //! `plugin.*`: what plugins there are, what was agreed to, and asking one by hand.
 //!
-//! Thin: the store knows files and grants, the host knows who runs. What changes a grant is written into the audit log.
+//! Thin: the store knows files and grants, the host knows who runs. What changes a grant is written
+//! into the audit log.
 
 mod consent;
 mod view;
@@ -8,72 +9,69 @@ mod view;
 use std::path::Path;
 use std::sync::Arc;
 
+use greenroom_formats::manifest::{self, CAPABILITIES, HookName, PTYWRIGHT_PERMISSIONS};
 use greenroom_plugins::host::{HostError, PluginHost, PluginInfo};
 use greenroom_plugins::store::{Granting, Store, StoreError};
 use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::plugin::*;
-use greenroom_protocol::manifest::{self, CAPABILITIES, HookName};
-use greenroom_protocol::{Fault, FaultKind, Timestamp, tree};
+use greenroom_protocol::methods::{Method as _, method};
+use greenroom_protocol::{Fault, FaultKind, Timestamp};
 use serde_json::{Map, Value, json};
 
-use crate::host::Host;
-use crate::plugins::Plugins;
-use crate::rpc::peer::Via;
-use crate::rpc::router::Call;
+use crate::call::Call;
+use crate::hooks::Hooks;
+use crate::sync::blocking;
 
 /// Lines of a log when nobody says how many.
 const LINES_DEFAULT: u32 = 100;
 /// Most lines of one answer.
 const LINES_MAX: u32 = 10_000;
 
-/// ptywright's, in its order.
-const PERMISSIONS: [&str; 7] = [
-    "session.spawn",
-    "session.kill",
-    "session.resize",
-    "screen.read",
-    "transcript.read",
-    "input.write",
-    "matcher.wait",
-];
-
-pub async fn list(call: Call, _: Empty) -> Result<PluginListResult, Fault> {
-    let plugins = enabled(&call.host)?;
+pub(crate) async fn list(call: Call, _: Empty) -> Result<PluginListResult, Fault> {
+    let hooks = call.host.hooks.enabled()?;
     Ok(PluginListResult {
-        plugins: plugins.host.list().iter().map(view::view).collect(),
-        native: view::native(),
-        dir: plugins.store.places().plugins.display().to_string(),
+        plugins: hooks.plugins().list().iter().map(view::view).collect(),
+        native: view::native(call.host.sessions.chains().registry()),
+        dir: hooks.store().places().plugins.display().to_string(),
+        troubles: hooks.plugins().troubles(),
     })
 }
 
-pub async fn get(call: Call, params: PluginParams) -> Result<PluginGetResult, Fault> {
-    let plugins = enabled(&call.host)?;
-    let info = plugins.host.info(&params.name).map_err(host_fault)?;
-    let record = plugins.store.record(&params.name).map_err(store_fault)?;
+pub(crate) async fn get(call: Call, params: PluginParams) -> Result<PluginGetResult, Fault> {
+    let hooks = call.host.hooks.enabled()?;
+    let info = hooks.plugins().info(&params.name).map_err(host_fault)?;
+    // The plugin's state tells of a lock that cannot be read.
+    let record = hooks.store().record(&params.name).unwrap_or_default();
     Ok(view::get(&info, record))
 }
 
-pub async fn reload(call: Call, params: PluginReloadParams) -> Result<PluginReloadResult, Fault> {
-    let plugins = enabled(&call.host)?;
-    reload_by(plugins, params.name, by(&call)).await
+pub(crate) async fn reload(
+    call: Call,
+    params: PluginReloadParams,
+) -> Result<PluginReloadResult, Fault> {
+    let hooks = call.host.hooks.enabled()?;
+    reload_by(hooks, params.name, by(&call)).await
 }
 
 /// All of them, when the settings are read again; `None` while plugins are off.
-pub async fn look_again(host: &Host, by: &str) -> Option<Result<PluginReloadResult, Fault>> {
-    let plugins = host.plugins.get()?;
-    Some(reload_by(plugins, None, by.to_owned()).await)
+pub(crate) async fn look_again(
+    hooks: &Hooks,
+    by: &str,
+) -> Option<Result<PluginReloadResult, Fault>> {
+    let hooks = hooks.enabled().ok()?;
+    Some(reload_by(hooks, None, by.to_owned()).await)
 }
 
 async fn reload_by(
-    plugins: &Plugins,
+    hooks: &Hooks,
     name: Option<String>,
     by: String,
 ) -> Result<PluginReloadResult, Fault> {
     let only = name.clone();
-    let accepted = blocking(&plugins.store, move |store| store.accept(only.as_deref())).await?;
-    let done = plugins.host.reload(name.as_deref()).await.map_err(host_fault)?;
+    let accepted = asked(hooks.store(), move |store| store.accept(only.as_deref())).await?;
+    let done = hooks.plugins().reload(name.as_deref()).await.map_err(host_fault)?;
     if !accepted.is_empty() {
-        plugins.host.audit(json!({"what": "accepted", "plugins": &accepted, "by": by}));
+        hooks.plugins().audit(json!({"what": "accepted", "plugins": &accepted, "by": by}));
     }
     let mut changed = done.changed;
     changed.extend(accepted.into_iter().filter(|name| !done.added.contains(name)));
@@ -89,27 +87,22 @@ async fn reload_by(
     })
 }
 
-pub async fn enable(call: Call, params: PluginParams) -> Result<PluginSwitched, Fault> {
-    let info = enabled(&call.host)?.host.enable(&params.name).await.map_err(host_fault)?;
-    Ok(switched(&info, "enable"))
+pub(crate) async fn enable(call: Call, params: PluginParams) -> Result<PluginSwitched, Fault> {
+    switched(call.host.hooks.enabled()?.plugins().enable(&params.name).await, "enable")
 }
 
-pub async fn disable(call: Call, params: PluginParams) -> Result<PluginSwitched, Fault> {
-    let info = enabled(&call.host)?.host.disable(&params.name).await.map_err(host_fault)?;
-    Ok(switched(&info, "disable"))
+pub(crate) async fn disable(call: Call, params: PluginParams) -> Result<PluginSwitched, Fault> {
+    switched(call.host.hooks.enabled()?.plugins().disable(&params.name).await, "disable")
 }
 
-fn switched(info: &PluginInfo, action: &str) -> PluginSwitched {
-    PluginSwitched {
-        status: "ok".to_owned(),
-        name: info.name.clone(),
-        action: action.to_owned(),
-        state: info.state.word().to_owned(),
-    }
+fn switched(done: Result<PluginInfo, HostError>, action: &str) -> Result<PluginSwitched, Fault> {
+    let PluginInfo { found, state, .. } = done.map_err(host_fault)?;
+    let (status, action) = ("ok".to_owned(), action.to_owned());
+    Ok(PluginSwitched { status, name: found.name.clone(), action, state: state.word().to_owned() })
 }
 
-pub async fn test(call: Call, params: PluginTestParams) -> Result<PluginTestResult, Fault> {
-    let plugins = enabled(&call.host)?;
+pub(crate) async fn test(call: Call, params: PluginTestParams) -> Result<PluginTestResult, Fault> {
+    let hooks = call.host.hooks.enabled()?;
     let hook = hook_named(&params.hook)?;
     let payload = match params.payload {
         TestPayload::Object(payload) => payload,
@@ -121,7 +114,7 @@ pub async fn test(call: Call, params: PluginTestParams) -> Result<PluginTestResu
             })?
         }
     };
-    let tested = plugins.host.test(&params.name, hook, payload).await.map_err(host_fault)?;
+    let tested = hooks.plugins().test(&params.name, hook, payload).await.map_err(host_fault)?;
     let mut answer = tested.answer;
     answer.remove("action");
     Ok(PluginTestResult {
@@ -133,31 +126,38 @@ pub async fn test(call: Call, params: PluginTestParams) -> Result<PluginTestResu
     })
 }
 
-pub async fn order(call: Call, params: PluginOrderParams) -> Result<PluginOrderResult, Fault> {
-    let plugins = enabled(&call.host)?;
+pub(crate) async fn order(
+    call: Call,
+    params: PluginOrderParams,
+) -> Result<PluginOrderResult, Fault> {
+    let hooks = call.host.hooks.enabled()?;
     let hook = hook_named(&params.hook)?;
-    let (turns, remarks) = plugins.host.order(hook.hook);
+    let (order, remarks) = hooks.plugins().order(hook.hook);
     Ok(PluginOrderResult {
         hook: hook.hook.name().to_owned(),
-        order: turns.iter().map(view::turn).collect(),
+        order: order.iter().map(view::ordered).collect(),
         remarks,
     })
 }
 
-pub async fn stats(call: Call, params: PluginStatsParams) -> Result<PluginStatsResult, Fault> {
-    let plugins = enabled(&call.host)?;
+pub(crate) async fn stats(
+    call: Call,
+    params: PluginStatsParams,
+) -> Result<PluginStatsResult, Fault> {
+    let hooks = call.host.hooks.enabled()?;
     let infos = match &params.name {
-        Some(name) => vec![plugins.host.info(name).map_err(host_fault)?],
-        None => plugins.host.list(),
+        Some(name) => vec![hooks.plugins().info(name).map_err(host_fault)?],
+        None => hooks.plugins().list(),
     };
-    let plugins = infos.iter().map(|info| (info.name.clone(), view::stats(&info.stats))).collect();
+    let plugins =
+        infos.iter().map(|info| (info.found.name.clone(), view::stats(&info.stats))).collect();
     Ok(PluginStatsResult { plugins })
 }
 
-pub async fn logs(call: Call, params: PluginLogsParams) -> Result<PluginLogsResult, Fault> {
-    let plugins = enabled(&call.host)?;
+pub(crate) async fn logs(call: Call, params: PluginLogsParams) -> Result<PluginLogsResult, Fault> {
+    let hooks = call.host.hooks.enabled()?;
     let lines = params.lines.unwrap_or(LINES_DEFAULT).min(LINES_MAX) as usize;
-    let lines = plugins.host.logs(&params.name, lines).map_err(host_fault)?;
+    let lines = hooks.plugins().logs(&params.name, lines).map_err(host_fault)?;
     let lines = lines.into_iter().map(|line| PluginLogLine {
         at: Timestamp::from_system(line.at),
         kind: line.kind.to_owned(),
@@ -166,85 +166,85 @@ pub async fn logs(call: Call, params: PluginLogsParams) -> Result<PluginLogsResu
     Ok(PluginLogsResult { lines: lines.collect() })
 }
 
-pub async fn add(call: Call, params: PluginAddParams) -> Result<PluginAddResult, Fault> {
-    let plugins = enabled(&call.host)?;
-    let taken = blocking(&plugins.store, move |store| store.add(&params.source)).await?;
-    refresh(&plugins.host, Some(&taken.name)).await;
-    plugins.host.audit(
+pub(crate) async fn add(call: Call, params: PluginAddParams) -> Result<PluginAddResult, Fault> {
+    let hooks = call.host.hooks.enabled()?;
+    let taken = asked(hooks.store(), move |store| store.add(&params.source)).await?;
+    refresh(hooks.plugins(), Some(&taken.name)).await;
+    hooks.plugins().audit(
         json!({"what": "added", "plugin": &taken.name, "digest": &taken.digest, "by": by(&call)}),
     );
-    let info = plugins.host.info(&taken.name).map_err(host_fault)?;
-    let record = plugins.store.record(&taken.name).map_err(store_fault)?;
+    let info = hooks.plugins().info(&taken.name).map_err(host_fault)?;
+    let record = hooks.store().record(&taken.name).map_err(store_fault)?;
     let consent = consent::consent(&info, record.as_ref());
     Ok(PluginAddResult { name: taken.name, trusted: taken.trusted, consent })
 }
 
-pub async fn link(call: Call, params: PluginLinkParams) -> Result<PluginGranted, Fault> {
-    let plugins = enabled(&call.host)?;
+pub(crate) async fn link(call: Call, params: PluginLinkParams) -> Result<PluginGranted, Fault> {
+    let hooks = call.host.hooks.enabled()?;
     let who = by(&call);
     let taken =
-        blocking(&plugins.store, move |store| store.link(Path::new(&params.path), &who)).await?;
-    plugins.host.audit(json!({"what": "linked", "plugin": &taken.name, "by": by(&call)}));
-    granted(plugins, &taken.name).await
+        asked(hooks.store(), move |store| store.link(Path::new(&params.path), &who)).await?;
+    hooks.plugins().audit(json!({"what": "linked", "plugin": &taken.name, "by": by(&call)}));
+    granted(hooks, &taken.name).await
 }
 
-pub async fn remove(call: Call, params: PluginParams) -> Result<PluginRemoved, Fault> {
-    let plugins = enabled(&call.host)?;
+pub(crate) async fn remove(call: Call, params: PluginParams) -> Result<PluginRemoved, Fault> {
+    let hooks = call.host.hooks.enabled()?;
     let name = params.name.clone();
-    blocking(&plugins.store, move |store| store.remove(&name)).await?;
-    refresh(&plugins.host, None).await;
-    plugins.host.audit(json!({"what": "removed", "plugin": &params.name, "by": by(&call)}));
+    asked(hooks.store(), move |store| store.remove(&name)).await?;
+    refresh(hooks.plugins(), None).await;
+    hooks.plugins().audit(json!({"what": "removed", "plugin": &params.name, "by": by(&call)}));
     Ok(PluginRemoved { name: params.name, removed: true })
 }
 
-pub async fn grant(call: Call, params: PluginGrantParams) -> Result<PluginGranted, Fault> {
-    let plugins = enabled(&call.host)?;
+pub(crate) async fn grant(call: Call, params: PluginGrantParams) -> Result<PluginGranted, Fault> {
+    let hooks = call.host.hooks.enabled()?;
     let granting = Granting { digest: params.digest, only: params.only, by: by(&call) };
     let name = params.name.clone();
-    let found = blocking(&plugins.store, move |store| store.grant(&name, &granting)).await?;
-    plugins.host.audit(json!({
+    let found = asked(hooks.store(), move |store| store.grant(&name, &granting)).await?;
+    hooks.plugins().audit(json!({
         "what": "granted", "plugin": &params.name, "digest": &found.digest, "grants": &found.grants, "by": by(&call),
     }));
-    granted(plugins, &params.name).await
+    granted(hooks, &params.name).await
 }
 
-pub async fn revoke(call: Call, params: PluginParams) -> Result<PluginGranted, Fault> {
-    let plugins = enabled(&call.host)?;
+pub(crate) async fn revoke(call: Call, params: PluginParams) -> Result<PluginGranted, Fault> {
+    let hooks = call.host.hooks.enabled()?;
     let name = params.name.clone();
-    let found = blocking(&plugins.store, move |store| store.revoke(&name)).await?;
-    plugins.host.audit(json!({"what": "revoked", "plugin": &params.name, "by": by(&call)}));
-    refresh(&plugins.host, Some(&params.name)).await;
-    let state = match plugins.host.info(&params.name) {
+    let found = asked(hooks.store(), move |store| store.revoke(&name)).await?;
+    hooks.plugins().audit(json!({"what": "revoked", "plugin": &params.name, "by": by(&call)}));
+    refresh(hooks.plugins(), Some(&params.name)).await;
+    let state = match hooks.plugins().info(&params.name) {
         Ok(info) => info.state.word(),
         Err(_) => "removed",
     };
     Ok(PluginGranted { name: params.name, state: state.to_owned(), digest: found.digest })
 }
 
-pub async fn pending(call: Call, _: Empty) -> Result<PluginPendingResult, Fault> {
-    let plugins = enabled(&call.host)?;
+pub(crate) async fn pending(call: Call, _: Empty) -> Result<PluginPendingResult, Fault> {
+    let hooks = call.host.hooks.enabled()?;
     let mut pending = Vec::new();
-    for info in plugins.host.list().iter().filter(|info| consent::waits(info)) {
-        let record = plugins.store.record(&info.name).map_err(store_fault)?;
+    for info in hooks.plugins().list().iter().filter(|info| consent::waits(info)) {
+        let record = hooks.store().record(&info.found.name).map_err(store_fault)?;
         pending.push(consent::consent(info, record.as_ref()));
     }
     Ok(PluginPendingResult { pending })
 }
 
-pub async fn capabilities(call: Call, _: Empty) -> Result<PluginCapabilitiesResult, Fault> {
+pub(crate) async fn capabilities(call: Call, _: Empty) -> Result<PluginCapabilitiesResult, Fault> {
     Ok(PluginCapabilitiesResult {
-        permissions: PERMISSIONS.map(str::to_owned).to_vec(),
+        permissions: PTYWRIGHT_PERMISSIONS.map(str::to_owned).to_vec(),
         embedded_lua: false,
         wasm: false,
         builtin_plugins: Vec::new(),
         capabilities: CAPABILITIES.iter().map(|row| row.name.to_owned()).collect(),
         hooks: HookName::all().map(str::to_owned).collect(),
         runtimes: ["oneshot", "jsonl"].map(str::to_owned).to_vec(),
-        enabled: enabled(&call.host).is_ok(),
+        enabled: call.host.hooks.enabled().is_ok(),
     })
 }
 
-pub async fn validate_manifest(
+pub(crate) async fn validate_manifest(
     _: Call,
     params: ValidateManifestParams,
 ) -> Result<ValidateManifestResult, Fault> {
@@ -258,52 +258,43 @@ pub async fn validate_manifest(
     }
 }
 
-pub async fn describe(call: Call, params: PluginParams) -> Result<PluginDescribeResult, Fault> {
-    let info = enabled(&call.host)?.host.info(&params.name).map_err(host_fault)?;
+pub(crate) async fn describe(
+    call: Call,
+    params: PluginParams,
+) -> Result<PluginDescribeResult, Fault> {
+    let info = call.host.hooks.enabled()?.plugins().info(&params.name).map_err(host_fault)?;
     Ok(PluginDescribeResult {
         manifest: view::manifest(&info).unwrap_or_default(),
-        plugin: info.name,
+        plugin: info.found.name.clone(),
         ..PluginDescribeResult::default()
     })
 }
 
-pub async fn load(call: Call, params: PluginLoadParams) -> Result<PluginLoadResult, Fault> {
-    let plugins = loading(&call, "plugin.load")?;
-    let path = params.manifest_path;
-    let name = blocking(&plugins.store, move |store| store.load(Path::new(&path))).await?;
-    refresh(&plugins.host, Some(&name)).await;
-    plugins.host.audit(json!({"what": "loaded", "plugin": &name, "by": by(&call)}));
-    Ok(PluginLoadResult { plugin: name })
+pub(crate) async fn load(_: Call, _: PluginLoadParams) -> Result<PluginLoadResult, Fault> {
+    Err(no_loading(method::PluginLoad::NAME))
 }
 
-pub async fn unload(call: Call, params: PluginUnloadParams) -> Result<PluginUnloadResult, Fault> {
-    let plugins = loading(&call, "plugin.unload")?;
-    let name = params.plugin.clone();
-    blocking(&plugins.store, move |store| store.unload(&name)).await?;
-    refresh(&plugins.host, None).await;
-    plugins.host.audit(json!({"what": "unloaded", "plugin": &params.plugin, "by": by(&call)}));
-    Ok(PluginUnloadResult { unloaded: true })
+pub(crate) async fn unload(_: Call, _: PluginUnloadParams) -> Result<PluginUnloadResult, Fault> {
+    Err(no_loading(method::PluginUnload::NAME))
 }
 
-/// The host was started to allow it; else what ptywright's clients expect to be told.
-fn loading<'c>(call: &'c Call, method: &str) -> Result<&'c Plugins, Fault> {
-    let refused = || {
-        let message = format!(
-            "not allowed to call {method}: this host was not started with --allow-plugin-load"
-        );
-        Fault::new(FaultKind::PermissionDenied, message)
-            .with("method", method)
-            .with("reason", "server_did_not_grant_plugin_load")
-    };
-    let plugins =
-        call.host.plugins.get().filter(|plugins| plugins.allow_load).ok_or_else(refused)?;
-    enabled(&call.host).map(|_| plugins)
+/// No host can be started to allow it; this is what ptywright's clients expect to be told.
+fn no_loading(method: &str) -> Fault {
+    let message =
+        format!("not allowed to call {method}: this host was not started with --allow-plugin-load");
+    Fault::new(FaultKind::PermissionDenied, message)
+        .with("method", method)
+        .with("reason", "server_did_not_grant_plugin_load")
 }
 
-async fn granted(plugins: &Plugins, name: &str) -> Result<PluginGranted, Fault> {
-    refresh(&plugins.host, Some(name)).await;
-    let info = plugins.host.info(name).map_err(host_fault)?;
-    Ok(PluginGranted { name: info.name, state: info.state.word().to_owned(), digest: info.digest })
+async fn granted(hooks: &Hooks, name: &str) -> Result<PluginGranted, Fault> {
+    refresh(hooks.plugins(), Some(name)).await;
+    let info = hooks.plugins().info(name).map_err(host_fault)?;
+    Ok(PluginGranted {
+        name: info.found.name.clone(),
+        state: info.state.word().to_owned(),
+        digest: info.found.digest.clone(),
+    })
 }
 
 /// The decision is in the lock already; a plugin that is broken is told in its state.
@@ -318,19 +309,10 @@ async fn refresh(host: &PluginHost, only: Option<&str>) {
     }
 }
 
-/// The plugins, unless they are off.
-pub fn enabled(host: &Host) -> Result<&Plugins, Fault> {
-    let plugins = host.plugins.get().filter(|plugins| plugins.host.enabled());
-    plugins.ok_or_else(|| {
-        Fault::new(FaultKind::PluginsDisabled, "plugins disabled")
-            .hint("set plugins.enabled = true in the configuration and restart the host with greenroom upgrade")
-    })
-}
-
 fn hook_named(name: &str) -> Result<HookName, Fault> {
     HookName::parse(name).ok_or_else(|| {
         let fault = Fault::new(FaultKind::InvalidParams, format!("there is no hook {name:?}"));
-        match tree::nearest(name, HookName::all()) {
+        match greenroom_protocol::nearest(name, HookName::all()) {
             Some(nearest) => fault.hint(format!("did you mean {nearest}?")),
             None => fault.hint("docs/plugins/hooks.md lists them"),
         }
@@ -338,23 +320,17 @@ fn hook_named(name: &str) -> Result<HookName, Fault> {
 }
 
 fn by(call: &Call) -> String {
-    let via = match call.peer.caller.via {
-        Via::Socket => "socket",
-        Via::Http => "http",
-    };
+    let via = if call.peer.caller.is_local() { "socket" } else { "http" };
     format!("uid:{} {via}", rustix::process::getuid().as_raw())
 }
 
 /// Reads and digests files: not on a thread that serves others.
-async fn blocking<T: Send + 'static>(
+async fn asked<T: Send + 'static>(
     store: &Arc<Store>,
     work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Fault> {
     let store = store.clone();
-    match tokio::task::spawn_blocking(move || work(&store)).await {
-        Ok(done) => done.map_err(store_fault),
-        Err(error) => Err(Fault::new(FaultKind::Internal, error.to_string())),
-    }
+    blocking(move || work(&store)).await?.map_err(store_fault)
 }
 
 fn store_fault(error: StoreError) -> Fault {
@@ -363,7 +339,9 @@ fn store_fault(error: StoreError) -> Fault {
         StoreError::Taken { .. } | StoreError::Dropped { .. } | StoreError::Digest { .. } => {
             FaultKind::Conflict
         }
-        StoreError::Disk { .. } | StoreError::Lock { .. } => FaultKind::Disk,
+        StoreError::Disk { .. } | StoreError::Lock { .. } | StoreError::Unguarded(_) => {
+            FaultKind::Disk
+        }
         _ => FaultKind::InvalidParams,
     };
     let fault = Fault::new(kind, error.to_string());
@@ -387,6 +365,6 @@ fn host_fault(error: HostError) -> Fault {
             .hint(format!("see greenroom plugin info {name}")),
         HostError::NoSuchHook { name, .. } => Fault::new(FaultKind::InvalidParams, message)
             .hint(format!("see greenroom plugin info {name}")),
-        HostError::Supply(_) | HostError::Keep { .. } => Fault::new(FaultKind::Disk, message),
+        HostError::Catalog(_) | HostError::Keep { .. } => Fault::new(FaultKind::Disk, message),
     }
 }

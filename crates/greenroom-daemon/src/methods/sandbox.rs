@@ -1,29 +1,27 @@
 //! `sandbox.*`: what would be enforced here, proven by trial.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use greenroom_plugins::sandbox::{Capability, Network, Place, Plan};
 use greenroom_protocol::api::Empty;
-use greenroom_protocol::api::fence::{LayerEntry, SandboxDoctorResult, SandboxExplainResult};
+use greenroom_protocol::api::ask::{Asked, SandboxAsk};
+use greenroom_protocol::api::fence::{
+    LayerEntry, SandboxDoctorResult, SandboxExplainResult, SeatbeltProfile,
+};
 use greenroom_protocol::api::session::CreateParams;
 use greenroom_protocol::{Fault, FaultKind};
+use greenroom_workspace::sandbox::{
+    Capability, Network, PROXY_PORT, Place, Plan, Policy, seatbelt,
+};
 
-use super::session;
+use crate::call::Call;
 use crate::chains;
-use crate::rpc::router::Call;
+use crate::sync::blocking;
 
-pub async fn doctor(call: Call, _: Empty) -> Result<SandboxDoctorResult, Fault> {
-    let sandbox = call.host.built_in.sandbox.clone();
-    let found = tokio::task::spawn_blocking(move || sandbox.capability()).await;
-    let Capability { probe, full, reduced, remedies } = match found {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => {
-            let message = format!("cannot try what this machine can enforce: {error}");
-            return Err(Fault::new(FaultKind::Unavailable, message));
-        }
-        Err(error) => return Err(Fault::new(FaultKind::Internal, error.to_string())),
-    };
+pub(crate) async fn doctor(call: Call, _: Empty) -> Result<SandboxDoctorResult, Fault> {
+    let sandbox = call.host.sessions.sandbox().clone();
+    let Capability { probe, full, reduced, remedies } =
+        blocking(move || sandbox.capability()).await?;
     let layers = probe.trials.iter().map(|trial| LayerEntry {
         layer: trial.layer.to_string(),
         works: probe.works(trial.layer),
@@ -40,7 +38,8 @@ pub async fn doctor(call: Call, _: Empty) -> Result<SandboxDoctorResult, Fault> 
     })
 }
 
-/// What stays as it is although it lies in something writable: what the policy names, and what the plan adds.
+/// What stays as it is although it lies in something writable: what the policy names, and what the
+/// plan adds.
 fn protected(fenced: &Plan) -> Vec<String> {
     let policy = &fenced.policy;
     let inside = |path: &Path| policy.writable.iter().any(|dir| path.starts_with(dir));
@@ -54,12 +53,16 @@ fn protected(fenced: &Plan) -> Vec<String> {
     paths.into_iter().map(|path| path.display().to_string()).collect()
 }
 
-pub async fn explain(call: Call, mut params: CreateParams) -> Result<SandboxExplainResult, Fault> {
+pub(crate) async fn explain(
+    call: Call,
+    mut params: CreateParams,
+) -> Result<SandboxExplainResult, Fault> {
     // Asked without --sandbox: as if it were with it.
-    params.sandbox.get_or_insert_default();
-    let ask = session::ask(&params);
-    let base = session::spec(&call.host, params)?;
-    let (fenced, notes) = chains::fence_of(&call.host, base, ask).await?;
+    if params.ask.sandbox.yes().is_none() {
+        params.ask.sandbox = Asked::Yes(SandboxAsk::default());
+    }
+    let spec = chains::spec(&call.host.sessions, &params)?;
+    let (fenced, notes) = chains::fence_of(&call.host.sessions, spec).await?;
     let policy = &fenced.policy;
     let shown = |paths: &[std::path::PathBuf]| -> Vec<String> {
         paths.iter().map(|path| path.display().to_string()).collect()
@@ -75,7 +78,20 @@ pub async fn explain(call: Call, mut params: CreateParams) -> Result<SandboxExpl
             Network::Open => vec!["*".to_owned()],
             Network::Hosts(hosts) => hosts.iter().map(ToString::to_string).collect(),
         },
-        text: greenroom_plugins::sandbox::in_words(&fenced),
+        text: greenroom_workspace::sandbox::explain(&fenced).to_string(),
+        macos: for_macos(policy)?,
         notes,
     })
+}
+
+/// Stands for the terminal of a session that there is not.
+const SOME_TTY: &str = "/dev/ttys000";
+
+fn for_macos(policy: &Policy) -> Result<SeatbeltProfile, Fault> {
+    let profile = seatbelt::profile(policy, Path::new(SOME_TTY), PROXY_PORT)
+        .map_err(|refused| Fault::new(FaultKind::Internal, refused.to_string()))?;
+    let text = profile.to_string();
+    let params = profile.params.into_iter().map(|(name, path)| (name, path.display().to_string()));
+    let params: BTreeMap<String, String> = params.collect();
+    Ok(SeatbeltProfile { text, params, note: seatbelt::UNTRIED.to_owned() })
 }

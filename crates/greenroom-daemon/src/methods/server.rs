@@ -1,7 +1,12 @@
 //! `server.*` except the event log: greeting, numbers, and the end.
 
+mod reload;
+
+pub(crate) use reload::reload as reload_settings;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use greenroom_engine::SessionInfo;
@@ -12,19 +17,20 @@ use greenroom_protocol::api::server::{
     ReloadResult, SchemaParams, SessionCounts, ShutdownParams, ShutdownResult, StatsResult,
     UpgradeParams, UpgradeResult, WebParams, WebResult,
 };
-use greenroom_protocol::methods::{self, METHODS, NOTIFICATIONS};
+use greenroom_protocol::events;
+use greenroom_protocol::methods::{self, METHODS};
 use greenroom_protocol::{Fault, FaultKind, PROTOCOL_VERSIONS, Timestamp};
 use serde_json::Value;
 
+use crate::call::Call;
+use crate::call::fault;
 use crate::chains;
+use crate::convert;
 use crate::events::of_the_host;
 use crate::host::Host;
-use crate::http;
+use crate::http::{self, HttpError};
 use crate::lifecycle::Ending;
-use crate::rpc::fault;
-use crate::rpc::peer::Via;
-use crate::rpc::router::Call;
-use crate::settings;
+use crate::rpc::ask::Api;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -41,7 +47,7 @@ fn features() -> Vec<String> {
     FEATURES.map(str::to_owned).to_vec()
 }
 
-pub async fn hello(call: Call, params: HelloParams) -> Result<HelloResult, Fault> {
+pub(crate) async fn hello(call: Call, params: HelloParams) -> Result<HelloResult, Fault> {
     let common = PROTOCOL_VERSIONS.iter().rev().find(|ours| params.protocol.contains(ours));
     let protocol = match (params.protocol.is_empty(), common) {
         (true, _) => 1,
@@ -67,28 +73,28 @@ pub async fn hello(call: Call, params: HelloParams) -> Result<HelloResult, Fault
     })
 }
 
-pub async fn capabilities(_: Call, _: Empty) -> Result<CapabilitiesResult, Fault> {
+pub(crate) async fn capabilities(_: Call, _: Empty) -> Result<CapabilitiesResult, Fault> {
     Ok(CapabilitiesResult {
         name: "greenroom".to_owned(),
         version: VERSION.to_owned(),
         framing: vec!["ndjson".to_owned(), "lsp".to_owned()],
         methods: METHODS.iter().map(|row| row.name.to_owned()).collect(),
-        notifications: NOTIFICATIONS.iter().map(|name| (*name).to_owned()).collect(),
+        notifications: events::PUSHES.iter().map(|push| push.kind.to_owned()).collect(),
         protocol: PROTOCOL_VERSIONS.to_vec(),
         features: features(),
     })
 }
 
-pub async fn schema(_: Call, params: SchemaParams) -> Result<Value, Fault> {
+pub(crate) async fn schema(_: Call, params: SchemaParams) -> Result<Value, Fault> {
     methods::document(params.method.as_deref()).ok_or_else(|| {
         let method = params.method.unwrap_or_default();
         Fault::new(FaultKind::NotFound, format!("there is no method {method}"))
     })
 }
 
-pub async fn stats(call: Call, _: Empty) -> Result<StatsResult, Fault> {
+pub(crate) async fn stats(call: Call, _: Empty) -> Result<StatsResult, Fault> {
     let host = &call.host;
-    let infos = host.engine.list();
+    let infos = host.sessions.engine().list();
     let running = infos.iter().filter(|info| info.pid.is_some()).count() as u64;
     let total = infos.len() as u64;
     let kept: u64 = infos.iter().map(|info| info.seq.since(info.first_seq)).sum();
@@ -117,36 +123,36 @@ pub async fn stats(call: Call, _: Empty) -> Result<StatsResult, Fault> {
             last_exit: host.hello.last_exit.map(last_exit),
         },
         sessions: SessionCounts { total, running, ended: total - running },
-        clients: host.counters.connections(),
-        attached: host.viewers.count() as u64,
-        requests: host.counters.requests(),
-        waits: host.waits.count() as u64,
+        clients: host.edge.counters.connections(),
+        attached: host.edge.viewers.count() as u64,
+        requests: host.edge.counters.requests(),
+        waits: host.edge.waits.count() as u64,
         output_bytes: infos.iter().map(|info| info.seq.0).sum(),
         journal_bytes: kept,
         last_event: host.storage.newest_event(),
         counters: BTreeMap::from([
-            ("connections_refused".to_owned(), host.counters.refused()),
+            ("connections_refused".to_owned(), host.edge.counters.refused()),
             ("events_dropped".to_owned(), host.storage.lost_events()),
             ("marks_dropped".to_owned(), infos.iter().map(|info| info.dropped_marks).sum()),
         ]),
-        cleanups: chains::pending(host),
+        cleanups: chains::pending(&host.sessions),
         troubles: troubles(host, &infos),
     })
 }
 
 fn troubles(host: &Host, infos: &[SessionInfo]) -> Vec<String> {
-    let mut told = host.troubles.told();
-    told.extend(host.hooks.plugins.blind());
+    let mut sentences = host.settings.troubles().sentences();
+    sentences.extend(host.hooks.plugins().troubles());
     let withheld = |info: &SessionInfo| {
         let why = info.withheld.as_ref()?;
         Some(format!("session {} is masked: {why}", info.record.id))
     };
-    told.extend(infos.iter().filter_map(withheld));
-    told
+    sentences.extend(infos.iter().filter_map(withheld));
+    sentences
 }
 
 fn since(time: SystemTime) -> u64 {
-    u64::try_from(time.elapsed().unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+    convert::millis(time.elapsed().unwrap_or_default())
 }
 
 fn last_exit(last: keeper::LastExit) -> LastExit {
@@ -164,24 +170,38 @@ fn rss_bytes(pid: u32) -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
+pub(crate) fn for_http(host: &Arc<Host>) -> http::Parts {
+    http::Parts {
+        api: Api::of(host),
+        callers: host.callers.clone(),
+        counters: host.edge.counters.clone(),
+        hooks: host.hooks.clone(),
+        life: host.life.clone(),
+        settings: host.settings.clone(),
+    }
+}
+
 /// Only by the socket: whoever came by HTTP has the token, and nobody else shall get it there.
-pub async fn web(call: Call, params: WebParams) -> Result<WebResult, Fault> {
-    if call.peer.caller.via != Via::Socket {
+pub(crate) async fn web(call: Call, params: WebParams) -> Result<WebResult, Fault> {
+    if !call.peer.caller.is_local() {
         let message = "not allowed to call server.web: the token is told on the socket only";
         return Err(Fault::new(FaultKind::PermissionDenied, message));
     }
-    let wanted = params.listen.as_deref().map(http::loopback).transpose()?;
-    let serving = call.host.web.start(&call.host, wanted).await?;
+    let wanted = params.listen.as_deref().map(greenroom_config::loopback).transpose();
+    let wanted = wanted.map_err(HttpError::from)?;
+    let web = &call.host.edge.web;
+    let serving = web.start(&for_http(&call.host), wanted).await?;
     Ok(WebResult {
         url: format!("http://{}", serving.address),
         token: serving.token.reveal().to_owned(),
-        token_file: call.host.web.token_file().display().to_string(),
+        token_file: web.token_file().display().to_string(),
     })
 }
 
-pub async fn shutdown(call: Call, params: ShutdownParams) -> Result<ShutdownResult, Fault> {
+pub(crate) async fn shutdown(call: Call, params: ShutdownParams) -> Result<ShutdownResult, Fault> {
     let host = call.host;
-    let running = host.engine.list().iter().filter(|info| info.pid.is_some()).count() as u64;
+    let running =
+        host.sessions.engine().list().iter().filter(|info| info.pid.is_some()).count() as u64;
     if params.if_idle && running > 0 {
         let message = match running {
             1 => "cannot shut down: 1 session is running".to_owned(),
@@ -199,12 +219,12 @@ pub async fn shutdown(call: Call, params: ShutdownParams) -> Result<ShutdownResu
     Ok(ShutdownResult { stopping: true, sessions: running })
 }
 
-pub async fn reload(call: Call, _: Empty) -> Result<ReloadResult, Fault> {
+pub(crate) async fn reload(call: Call, _: Empty) -> Result<ReloadResult, Fault> {
     let by = call.peer.client().unwrap_or_else(|| "a client".to_owned());
-    settings::reload(&call.host, &by).await
+    reload_settings(&call.host, &by).await
 }
 
-pub async fn upgrade(call: Call, params: UpgradeParams) -> Result<UpgradeResult, Fault> {
+pub(crate) async fn upgrade(call: Call, params: UpgradeParams) -> Result<UpgradeResult, Fault> {
     let host = call.host;
     let keeper = !params.daemon_only;
     if keeper {
@@ -213,16 +233,16 @@ pub async fn upgrade(call: Call, params: UpgradeParams) -> Result<UpgradeResult,
             None => own_program()?,
         };
         if !path.is_absolute() {
-            return Err(fault::invalid(format!("path {} is not absolute", path.display())));
+            return Err(Fault::invalid_params(format!("path {} is not absolute", path.display())));
         }
         host.keeper.replace(&path).await.map_err(|error| fault::keeper(&error))?;
     } else if params.path.is_some() {
         let why =
             "a daemon alone is started from the keeper's program: leave out path or daemon_only";
-        return Err(fault::invalid(why));
+        return Err(Fault::invalid_params(why));
     }
-    let data = serde_json::json!({ "from": VERSION, "keeper": keeper });
-    host.storage.log(of_the_host("daemon.upgraded", data));
+    let event = events::DaemonUpgraded { from: VERSION.to_owned(), keeper };
+    host.storage.log(of_the_host(event));
     tokio::spawn(async move {
         tokio::time::sleep(ANSWER_FIRST).await;
         host.life.end(Ending::Upgrade);

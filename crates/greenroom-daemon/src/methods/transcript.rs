@@ -1,33 +1,38 @@
 //! `session.transcript`: output from a point on, as text or bytes.
 
+use std::string::FromUtf8Error;
+
 use greenroom_engine::Seq;
-use greenroom_engine::egress::{Sight, Sink};
+use greenroom_engine::egress::{Secrets, Sink};
 use greenroom_engine::transcript::plain;
 use greenroom_protocol::Fault;
 use greenroom_protocol::api::Base64;
 use greenroom_protocol::api::screen::{TranscriptFormat, TranscriptParams, TranscriptResult};
 use tokio::time::Instant;
 
+use crate::call::Call;
+use crate::call::fault;
 use crate::methods::redact;
-use crate::rpc::fault;
-use crate::rpc::router::Call;
 
 /// A character cut by the end of a page has at most this many bytes before the cut.
 const CUT_MAX: usize = 3;
 
-pub async fn transcript(call: Call, params: TranscriptParams) -> Result<TranscriptResult, Fault> {
+pub(crate) async fn transcript(
+    call: Call,
+    params: TranscriptParams,
+) -> Result<TranscriptResult, Fault> {
     let handle = call.session(&params.session)?;
-    let sight = redact::sight(&call, params.redact, params.redaction.as_ref())?;
+    let secrets = redact::secrets(&call, params.redact, params.redaction.as_ref())?;
     let extra = redact::extra(params.redaction.as_ref())?;
     let max = params.max_bytes.unwrap_or(TranscriptParams::DEFAULT_BYTES);
     if max == 0 {
-        return Err(fault::invalid("max_bytes must be at least 1"));
+        return Err(Fault::invalid_params("max_bytes must be at least 1"));
     }
     let max = max.min(TranscriptParams::MAX_BYTES);
     let tail = handle.tail().await.map_err(fault::engine)?;
     let since = params.since.unwrap_or_else(|| tail.0.saturating_sub(max));
-    let behind = match sight {
-        Sight::Masked => {
+    let behind = match secrets {
+        Secrets::Masked => {
             let wanted = tail.min(Seq(since.saturating_add(max)));
             let deadline = Instant::now() + redact::patience(params.timeout_ms);
             match handle.caught_up(Sink::Transcript, wanted, deadline).await {
@@ -35,19 +40,25 @@ pub async fn transcript(call: Call, params: TranscriptParams) -> Result<Transcri
                 _ => handle.unanswered(Sink::Transcript, tail),
             }
         }
-        Sight::Bare => 0,
+        Secrets::Unmasked => 0,
     };
     // Room for a whole character even when the page is tiny.
     let max = (max as usize).max(CUT_MAX + 1);
-    let page = handle.output_as(sight, Seq(since), max).await.map_err(fault::engine)?;
+    let page = handle.output_as(secrets, Seq(since), max).await.map_err(fault::engine)?;
     let mut bytes = extra.bytes(page.bytes).into_inner();
     let mut next = page.next.0;
     if next < page.tail.0 && params.format != TranscriptFormat::Raw {
-        next -= give_back_cut(&mut bytes);
+        let cut = cut_len(&bytes);
+        bytes.truncate(bytes.len() - cut);
+        next -= cut as u64;
     }
     let (text, data) = match params.format {
         TranscriptFormat::Text => (plain(&bytes), None),
-        TranscriptFormat::Ansi => (lossy(bytes), None),
+        TranscriptFormat::Ansi => {
+            let lossy =
+                |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
+            (String::from_utf8(bytes).unwrap_or_else(lossy), None)
+        }
         TranscriptFormat::Raw => (String::new(), Some(Base64(bytes))),
     };
     Ok(TranscriptResult {
@@ -59,25 +70,12 @@ pub async fn transcript(call: Call, params: TranscriptParams) -> Result<Transcri
         // Without a point to start from nothing was asked for that is missing.
         dropped: if params.since.is_some() { page.dropped } else { 0 },
         behind,
-        withheld: (sight == Sight::Masked).then(|| handle.info().withheld).flatten(),
+        withheld: (secrets == Secrets::Masked).then(|| handle.info().withheld).flatten(),
     })
 }
 
-fn lossy(bytes: Vec<u8>) -> String {
-    match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
-    }
-}
-
-/// Takes the start of an unfinished character off the end and says how long it was.
-pub fn give_back_cut(bytes: &mut Vec<u8>) -> u64 {
-    let cut = cut_len(bytes);
-    bytes.truncate(bytes.len() - cut);
-    cut as u64
-}
-
-fn cut_len(bytes: &[u8]) -> usize {
+/// How long the start of an unfinished character at the end is.
+pub(crate) fn cut_len(bytes: &[u8]) -> usize {
     for back in 1..=CUT_MAX.min(bytes.len()) {
         let byte = bytes[bytes.len() - back];
         let wanted = match byte {
@@ -103,17 +101,14 @@ mod tests {
         fn a_cut_character_is_given_back_and_nothing_else(text in "\\PC{0,20}", cut in 0usize..80) {
             let bytes = text.as_bytes();
             let cut = cut.min(bytes.len());
-            let mut page = bytes[..cut].to_vec();
-            let back = give_back_cut(&mut page) as usize;
-            prop_assert_eq!(cut - back, text.floor_char_boundary(cut));
+            prop_assert_eq!(cut - cut_len(&bytes[..cut]), text.floor_char_boundary(cut));
         }
     }
 
     #[test]
     fn garbage_is_not_held_back_for_ever() {
         for garbage in [&b"\x80\x80\x80\x80"[..], b"\xff", b"a\xc0", b""] {
-            let mut bytes = garbage.to_vec();
-            assert_eq!(give_back_cut(&mut bytes), 0, "{garbage:?}");
+            assert_eq!(cut_len(garbage), 0, "{garbage:?}");
         }
     }
 }

@@ -2,26 +2,25 @@
 
 use std::path::PathBuf;
 
-use greenroom_plugins::worktree::{
-    Action, Ask, Cleaned, DiffAsk, Found, How, Listed, MergeAsk, WorktreeError, Worktrees,
-};
 use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::fence::{
-    CleanAction, CleanedEntry, MergeAction, WorktreeCleanParams, WorktreeCleanResult,
-    WorktreeDiffParams, WorktreeDiffResult, WorktreeEntry, WorktreeListResult, WorktreeMergeParams,
+    CleanAction, CleanedEntry, WorktreeCleanParams, WorktreeCleanResult, WorktreeDiffParams,
+    WorktreeDiffResult, WorktreeEntry, WorktreeListResult, WorktreeMergeParams,
     WorktreeMergeResult, WorktreeParams, WorktreeRemoveParams, WorktreeRemoveResult,
 };
 use greenroom_protocol::{Fault, FaultKind};
+use greenroom_workspace::worktree::{Ask, Found, WorktreeError, Worktrees};
 
+use crate::call::Call;
 use crate::chains;
 use crate::hooks;
-use crate::rpc::router::Call;
+use crate::sync::blocking;
 
-pub async fn list(call: Call, _: Empty) -> Result<WorktreeListResult, Fault> {
-    let worktrees = call.host.built_in.worktrees.clone();
-    let listed = blocking(move || worktrees.list()).await?;
-    let mut worktrees: Vec<WorktreeEntry> = listed.into_iter().map(entry).collect();
-    for pending in chains::pending(&call.host).iter().filter(|one| one.plugin == "worktree") {
+pub(crate) async fn list(call: Call, _: Empty) -> Result<WorktreeListResult, Fault> {
+    let mut worktrees = asked(&call, Worktrees::list).await?;
+    for pending in
+        chains::pending(&call.host.sessions).iter().filter(|one| one.plugin == "worktree")
+    {
         let of = |entry: &&mut WorktreeEntry| entry.session.as_ref() == Some(&pending.session);
         if let Some(entry) = worktrees.iter_mut().find(of) {
             entry.why.push(format!("its clean-up failed and is tried again: {}", pending.why));
@@ -30,33 +29,33 @@ pub async fn list(call: Call, _: Empty) -> Result<WorktreeListResult, Fault> {
     Ok(WorktreeListResult { worktrees })
 }
 
-pub async fn clean(call: Call, params: WorktreeCleanParams) -> Result<WorktreeCleanResult, Fault> {
-    let worktrees = call.host.built_in.worktrees.clone();
-    let cleaned = blocking(move || worktrees.clean(params.dry_run)).await?;
-    for removed in cleaned.iter().filter(|one| one.action == Action::Removed) {
-        let path = removed.path.display().to_string();
-        hooks::worktree_removed(&call.host.hooks.plugins, None, &path);
-    }
-    Ok(WorktreeCleanResult { worktrees: cleaned.into_iter().map(cleaned_entry).collect() })
+pub(crate) async fn clean(
+    call: Call,
+    params: WorktreeCleanParams,
+) -> Result<WorktreeCleanResult, Fault> {
+    let worktrees = asked(&call, move |worktrees| worktrees.clean(params.dry_run)).await?;
+    worktrees.iter().for_each(|cleaned| tell_if_removed(&call, cleaned));
+    Ok(WorktreeCleanResult { worktrees })
 }
 
 /// A diff over this is cut: it must fit a frame, escaped as JSON.
 const DIFF_MAX: usize = 6 << 20;
 
-pub async fn info(call: Call, params: WorktreeParams) -> Result<WorktreeEntry, Fault> {
+pub(crate) async fn info(call: Call, params: WorktreeParams) -> Result<WorktreeEntry, Fault> {
     named(&call, params.worktree, params.cwd, |worktrees, found| {
-        let listed = worktrees.list()?.into_iter().find(|one| one.path == found.path());
-        listed
-            .map(entry)
+        worktrees
+            .listed_at(found.path())?
             .ok_or_else(|| WorktreeError::Unknown { name: found.slug().to_owned(), nearest: None })
     })
     .await
 }
 
-pub async fn diff(call: Call, params: WorktreeDiffParams) -> Result<WorktreeDiffResult, Fault> {
-    let ask = DiffAsk { base: params.base, stat: params.stat };
-    named(&call, params.worktree, params.cwd, move |worktrees, found| {
-        let diff = worktrees.diff(found, &ask)?;
+pub(crate) async fn diff(
+    call: Call,
+    params: WorktreeDiffParams,
+) -> Result<WorktreeDiffResult, Fault> {
+    named(&call, params.worktree.clone(), params.cwd.clone(), move |worktrees, found| {
+        let diff = worktrees.diff(found, &params)?;
         let mut text = String::from_utf8_lossy(&diff.text).into_owned();
         let truncated = text.len() > DIFF_MAX;
         if truncated {
@@ -77,30 +76,17 @@ pub async fn diff(call: Call, params: WorktreeDiffParams) -> Result<WorktreeDiff
     .await
 }
 
-pub async fn merge(call: Call, params: WorktreeMergeParams) -> Result<WorktreeMergeResult, Fault> {
-    let ask = MergeAsk { into: params.into, squash: params.squash, message: params.message };
-    named(&call, params.worktree, params.cwd, move |worktrees, found| {
-        let merged = worktrees.merge(found, &ask)?;
-        Ok(WorktreeMergeResult {
-            slug: found.slug().to_owned(),
-            branch: found.branch().to_owned(),
-            into: merged.into,
-            checkout: merged.checkout.map(|top| top.display().to_string()),
-            action: match merged.how {
-                How::Nothing => MergeAction::Nothing,
-                How::FastForward => MergeAction::FastForward,
-                How::Merged => MergeAction::Merged,
-                How::Squashed => MergeAction::Squashed,
-            },
-            commit: merged.commit.to_string(),
-            commits: merged.commits as u64,
-            notes: merged.notes,
-        })
+pub(crate) async fn merge(
+    call: Call,
+    params: WorktreeMergeParams,
+) -> Result<WorktreeMergeResult, Fault> {
+    named(&call, params.worktree.clone(), params.cwd.clone(), move |worktrees, found| {
+        worktrees.merge(found, &params)
     })
     .await
 }
 
-pub async fn remove(
+pub(crate) async fn remove(
     call: Call,
     params: WorktreeRemoveParams,
 ) -> Result<WorktreeRemoveResult, Fault> {
@@ -109,12 +95,14 @@ pub async fn remove(
         worktrees.remove_one(found, force)
     })
     .await?;
-    if removed.cleaned.action == Action::Removed {
-        let path = removed.cleaned.path.display().to_string();
-        hooks::worktree_removed(&call.host.hooks.plugins, None, &path);
+    tell_if_removed(&call, &removed.worktree);
+    Ok(removed)
+}
+
+fn tell_if_removed(call: &Call, cleaned: &CleanedEntry) {
+    if cleaned.action == CleanAction::Removed {
+        hooks::worktree_removed(call.host.hooks.plugins(), None, &cleaned.path);
     }
-    let worktree = cleaned_entry(removed.cleaned);
-    Ok(WorktreeRemoveResult { worktree, kept_as: removed.kept_as })
 }
 
 /// Does something with the worktree a word means.
@@ -125,23 +113,20 @@ async fn named<T: Send + 'static>(
     work: impl FnOnce(&Worktrees, &Found) -> Result<T, WorktreeError> + Send + 'static,
 ) -> Result<T, Fault> {
     // By its exact name or id: a prefix is not enough for verbs that remove things.
-    let session = call.host.engine.find(&name).ok().map(|handle| handle.info().record);
+    let session = call.host.sessions.engine().find(&name).ok().map(|handle| handle.info().record);
     let session = session.filter(|one| one.name == name || one.id.to_string() == name);
     let ask =
         Ask { session_dir: session.map(|record| record.cwd), cwd: cwd.map(PathBuf::from), name };
-    let worktrees = call.host.built_in.worktrees.clone();
-    blocking(move || work(&worktrees, &worktrees.find(&ask)?)).await
+    asked(call, move |worktrees| work(worktrees, &worktrees.find(&ask)?)).await
 }
 
 /// Git is asked about every worktree: not on a thread that serves others.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, WorktreeError> + Send + 'static,
+async fn asked<T: Send + 'static>(
+    call: &Call,
+    work: impl FnOnce(&Worktrees) -> Result<T, WorktreeError> + Send + 'static,
 ) -> Result<T, Fault> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(fault(&error)),
-        Err(error) => Err(Fault::new(FaultKind::Internal, error.to_string())),
-    }
+    let worktrees = call.host.sessions.worktrees().clone();
+    blocking(move || work(&worktrees)).await?.map_err(|error| fault(&error))
 }
 
 fn fault(error: &WorktreeError) -> Fault {
@@ -165,36 +150,5 @@ fn fault(error: &WorktreeError) -> Fault {
     match error.hint() {
         Some(hint) => fault.hint(hint),
         None => fault,
-    }
-}
-
-fn entry(listed: Listed) -> WorktreeEntry {
-    WorktreeEntry {
-        slug: listed.slug,
-        path: listed.path.display().to_string(),
-        branch: listed.branch,
-        repo: listed.repo.display().to_string(),
-        session: listed.session,
-        live: listed.live,
-        why: listed.why,
-        size_bytes: listed.size_bytes,
-    }
-}
-
-fn cleaned_entry(cleaned: Cleaned) -> CleanedEntry {
-    CleanedEntry {
-        slug: cleaned.slug,
-        path: cleaned.path.display().to_string(),
-        branch: cleaned.branch,
-        repo: cleaned.repo.display().to_string(),
-        action: match cleaned.action {
-            Action::Removed => CleanAction::Removed,
-            Action::WouldRemove => CleanAction::WouldRemove,
-            Action::Kept => CleanAction::Kept,
-            Action::InUse => CleanAction::InUse,
-            Action::Failed => CleanAction::Failed,
-        },
-        why: cleaned.why,
-        size_bytes: cleaned.size_bytes,
     }
 }

@@ -1,10 +1,11 @@
 //! One connection: frames in, requests running side by side, answers by id.
 //!
 //! A request is begun on the connection's own task; most are done within that one step and are
-//! answered without another task. One that has to wait moves to a task of its own. What must not
-//! be left half done (everything above reading and typing) goes on when its caller is gone.
-//! A client that closes only its sending side is answered everything it has asked, however long that takes, and is
-//! pushed to until then; then the connection ends. `session.attach` ends this loop and hands the socket to `attach`.
+//! answered without another task. A request that has to wait moves to a task of its own. What must
+//! not be left half done (everything above reading and typing) goes on when its caller is gone. A
+//! client that closes only its sending side is answered everything it has asked, however long that
+//! takes, and is pushed to until then; then the connection ends. `session.attach` ends this loop
+//! and hands the socket to `attach`.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,8 +15,9 @@ use std::time::Duration;
 
 use greenroom_protocol::api::session::WaitParams;
 use greenroom_protocol::frame::{FrameDecoder, FrameError};
+use greenroom_protocol::methods::{Method as _, method};
 use greenroom_protocol::rpc::{
-    self, CANCEL_METHOD, CancelParams, Incoming, Item, Message, Request,
+    self, CANCEL_METHOD, CancelParams, Incoming, Item, Message, Notification, Request,
 };
 use greenroom_protocol::{Fault, FaultKind, Id};
 use serde_json::value::RawValue;
@@ -24,12 +26,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::attach;
+use crate::call::caller::Caller;
+use crate::call::outlet::Outlet;
+use crate::call::peer::Peer;
+use crate::call::{Body, Call};
 use crate::host::Host;
 use crate::rpc::flight::{Answering, Flight, Work, answer, unanswered};
 use crate::rpc::hangup;
-use crate::rpc::outlet::Outlet;
-use crate::rpc::peer::{Caller, Peer};
-use crate::rpc::router::{self, Body, Call, Later};
+use crate::rpc::router::{self, Later};
 
 /// Requests of one connection at once; waits are the only ones that last.
 const IN_FLIGHT_MAX: usize = 256;
@@ -37,43 +41,59 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Read at once: a burst of small requests, not a whole large one.
 const READ_BYTES: usize = 16 * 1024;
 
-/// What a client that is gone altogether had asked may take this long to end.
+/// Requests of a client that is gone altogether may take this long to end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// A client that has closed its sending side waits for answers at most this long: longer than the longest wait.
+/// A client that has closed its sending side waits for answers at most this long: longer than the
+/// longest wait.
 const ANSWERS_MAX: Duration = Duration::from_millis(WaitParams::MAX_TIMEOUT_MS + 60_000);
 
-/// What a new session prints is pushed after the answer that names it.
-const CREATE: &str = "session.create";
-
-/// Whoever asked for the daemon's end shall hear that it was heard.
+/// A client that asked for the daemon's end gets its answer within this time.
 const STOPPING_ANSWERS: Duration = Duration::from_millis(100);
 
 /// Serves a connection until it ends.
-pub async fn serve(host: Arc<Host>, stream: UnixStream, caller: Caller) {
+pub(crate) async fn serve(host: Arc<Host>, stream: UnixStream, caller: Caller) {
     let stream = Arc::new(stream);
     let outlet = Arc::new(Outlet::new(stream.clone()));
-    let peer = Arc::new(Peer::new(caller, outlet));
-    let call = Call { host, peer };
+    let peer = Arc::new(Peer::new(caller, outlet.clone()));
+    let mut stopping = host.life.leaving();
     let mut conn = Conn {
+        call: Call { host, peer },
         flight: Arc::default(),
         tasks: JoinSet::new(),
         unheard: JoinSet::new(),
         decoder: FrameDecoder::new(),
-        call: call.clone(),
     };
-    let end = conn.run(&stream).await;
-    call.peer.close();
-    call.peer.outlet.close();
-    // Ended, not only told to: they hold the socket.
-    conn.tasks.shutdown().await;
-    conn.unheard.shutdown().await;
-    if let End::Attach(attach) = end {
-        let rest = conn.decoder.into_rest();
-        drop(call.peer);
-        drop(conn.call);
-        attach::serve(call.host, stream, *attach, rest).await;
-    }
+    let mut buffer = vec![0; READ_BYTES];
+    let end = 'serving: loop {
+        while conn.tasks.try_join_next().is_some() {}
+        tokio::select! {
+            biased;
+            ready = stream.readable(), if !outlet.is_full() => {
+                match ready.and_then(|()| stream.try_read(&mut buffer)) {
+                    Ok(0) => break conn.last_answers(&stream).await,
+                    Ok(read) => conn.decoder.push(&buffer[..read]),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => break End::Closed,
+                }
+                // A frame borrows the decoder's buffer: it is copied before it is carried out.
+                while let Some(frame) = conn.decoder.next().map(|frame| frame.map(str::to_owned)) {
+                    if let Some(end) = conn.frame(frame).await {
+                        break 'serving end;
+                    }
+                }
+            }
+            // Asked anew when there is room: the condition above is looked at once per turn.
+            () = outlet.room(), if outlet.is_full() => {}
+            _ = outlet.drive() => break End::Closed,
+            () = stopping.wait() => {
+                let landed = conn.flight.detached_landed();
+                let _ = tokio::time::timeout(STOPPING_ANSWERS, landed).await;
+                break End::Closed;
+            }
+        }
+    };
+    conn.end(end, stream, outlet).await;
 }
 
 enum End {
@@ -91,44 +111,23 @@ struct Conn {
 }
 
 impl Conn {
-    async fn run(&mut self, stream: &UnixStream) -> End {
-        let mut buffer = vec![0; READ_BYTES];
-        let outlet = self.call.peer.outlet.clone();
-        let mut stopping = self.call.host.life.leaving();
-        loop {
-            while self.tasks.try_join_next().is_some() {}
-            tokio::select! {
-                biased;
-                ready = stream.readable(), if !outlet.is_full() => {
-                    if ready.is_err() {
-                        return End::Closed;
-                    }
-                    match stream.try_read(&mut buffer) {
-                        Ok(0) => return self.last_answers(stream).await,
-                        Ok(read) => {
-                            self.decoder.push(&buffer[..read]);
-                            if let Some(end) = self.frames().await {
-                                return end;
-                            }
-                        }
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(_) => return End::Closed,
-                    }
-                }
-                // Asked anew when there is room: the condition above is looked at once per turn.
-                () = outlet.room(), if outlet.is_full() => {}
-                _ = outlet.drive() => return End::Closed,
-                () = stopping.wait() => {
-                    let landed = self.flight.detached_landed();
-                    let _ = tokio::time::timeout(STOPPING_ANSWERS, landed).await;
-                    return End::Closed;
-                }
-            }
+    /// Ends what the connection has begun, then hands the socket on if it is attached.
+    async fn end(mut self, end: End, stream: Arc<UnixStream>, outlet: Arc<Outlet>) {
+        self.call.peer.close();
+        outlet.close();
+        // Ended, not only told to: they hold the socket.
+        self.tasks.shutdown().await;
+        self.unheard.shutdown().await;
+        let Conn { call, decoder, .. } = self;
+        if let End::Attach(attach) = end {
+            let leaving = call.host.life.leaving();
+            drop((call, outlet));
+            attach::serve(leaving, stream, *attach, decoder.into_rest()).await;
         }
     }
 
-    /// The client will send no more. What it asked is answered as if it would; one that is gone altogether is not
-    /// worked for any longer.
+    /// The client will send no more. What it asked is answered as if it would; one that is gone
+    /// altogether is not worked for any longer.
     async fn last_answers(&mut self, stream: &UnixStream) -> End {
         if let Some(frame) = self.decoder.finish() {
             let frame = frame.map(str::to_owned);
@@ -143,7 +142,7 @@ impl Conn {
             _ = outlet.drive() => return End::Closed,
             () = left(stream) => return End::Closed,
             () = stopping.wait() => {
-                // Whoever asked for that shall hear that it was heard.
+                // A client that asked for the daemon's end gets its answer.
                 let landed = self.flight.detached_landed();
                 let _ = tokio::time::timeout(STOPPING_ANSWERS, landed).await;
                 Some("the host is stopping")
@@ -190,19 +189,6 @@ impl Conn {
         self.flight.given_up.send_replace(true);
     }
 
-    async fn frames(&mut self) -> Option<End> {
-        loop {
-            // Frames borrow the decoder's buffer; a request is decoded before the next is cut.
-            let frame = match self.decoder.next()? {
-                Ok(text) => Ok(text.to_owned()),
-                Err(error) => Err(error),
-            };
-            if let Some(end) = self.frame(frame).await {
-                return Some(end);
-            }
-        }
-    }
-
     async fn frame(&mut self, frame: Result<String, FrameError>) -> Option<End> {
         if let Some(framing) = self.decoder.framing() {
             self.call.peer.outlet.speak(framing);
@@ -219,11 +205,17 @@ impl Conn {
             }
         };
         match rpc::parse(&text) {
-            Incoming::One(Ok(Message::Request(request))) if request.method == "session.attach" => {
-                return self.attach(&request).await;
-            }
-            Incoming::One(item) => self.one(item).await,
             Incoming::Batch(items) => self.batch(items),
+            Incoming::One(Err(rejected)) => self.refuse(&rejected.id, &rejected.fault),
+            Incoming::One(Ok(Message::Request(request))) => {
+                if request.method == method::SessionAttach::NAME {
+                    return self.attach(&request).await;
+                }
+                self.request(request).await;
+            }
+            Incoming::One(Ok(Message::Notification(note))) => self.notified(&note),
+            // We ask clients nothing.
+            Incoming::One(Ok(Message::Response(_))) => {}
         }
         None
     }
@@ -235,7 +227,7 @@ impl Conn {
             let message = "cannot attach on a connection with other requests in flight";
             Err(Fault::new(FaultKind::Conflict, message))
         };
-        self.call.host.counters.answered();
+        self.call.host.edge.counters.answered();
         match begun.and_then(|attached| Ok((Body::of(&attached.result)?, attached))) {
             Ok((body, attached)) => {
                 self.call.peer.outlet.reply(&request.id, &answer(&request.id, &Ok(body)));
@@ -248,34 +240,19 @@ impl Conn {
         }
     }
 
-    async fn one(&mut self, item: Item<'_>) {
-        match item {
-            Err(rejected) => self.refuse(&rejected.id, &rejected.fault),
-            Ok(Message::Request(request)) => {
-                let work = router::call(self.call.clone(), &request.method, request.params);
-                self.request(request.id, &request.method, work).await;
-            }
-            Ok(Message::Notification(note)) if note.method == CANCEL_METHOD => {
-                self.cancel(note.params);
-            }
-            Ok(Message::Notification(note)) => {
-                self.notified(&note.method, note.params);
-            }
-            // We ask clients nothing.
-            Ok(Message::Response(_)) => {}
-        }
-    }
-
     /// Nobody waits for an answer, so nobody is told of a fault either.
-    fn notified(&mut self, method: &str, params: Option<&RawValue>) {
-        if let Ok(work) = router::call(self.call.clone(), method, params) {
-            let carried = router::carried_out(method, work);
+    fn notified(&mut self, note: &Notification<'_>) {
+        if note.method == CANCEL_METHOD {
+            return self.cancel(note.params);
+        }
+        if let Ok(work) = router::call(self.call.clone(), &note.method, note.params) {
+            let carried = router::carried_out(&note.method, work);
             self.unheard.spawn(async move { drop(carried.await) });
         }
     }
 
-    async fn request(&mut self, id: Id, method: &str, work: Result<Later, Fault>) {
-        let mut work = match work {
+    async fn request(&mut self, Request { id, method, params }: Request<'_>) {
+        let mut work = match router::call(self.call.clone(), &method, params) {
             Ok(work) => work,
             Err(fault) => return self.refuse(&id, &fault),
         };
@@ -283,12 +260,12 @@ impl Conn {
             return self.refuse(&id, &fault);
         }
         let (flight, call) = (self.flight.clone(), self.call.clone());
-        let creating = (method == CREATE).then(|| call.peer.creating());
+        let creating = creates(&method).then(|| call.peer.creating());
         let mut answering = Answering { flight, call, id, answered: false, _creating: creating };
         let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
         match first {
             Poll::Ready(outcome) => answering.with(outcome),
-            Poll::Pending => self.wait_for(answering, method, work),
+            Poll::Pending => self.wait_for(answering, &method, work),
         }
     }
 
@@ -331,7 +308,7 @@ impl Conn {
             None => return,
             Some(Work::Cancellable(cancel)) => {
                 if let Some(cancel) = cancel.take() {
-                    // It may have ended in this moment: then its answer is on its way.
+                    // The request may have ended in this moment: then its answer is on its way.
                     let _ = cancel.send(());
                 }
                 return;
@@ -356,7 +333,7 @@ impl Conn {
                 Ok(Message::Request(request)) => {
                     let work = router::call(self.call.clone(), &request.method, request.params);
                     let work = work.map(|work| router::carried_out(&request.method, work));
-                    creating.extend((request.method == CREATE).then(|| self.call.peer.creating()));
+                    creating.extend(creates(&request.method).then(|| self.call.peer.creating()));
                     let id = request.id;
                     open.push(id.clone());
                     answers.spawn(async move {
@@ -368,10 +345,7 @@ impl Conn {
                         (id, text)
                     });
                 }
-                Ok(Message::Notification(note)) if note.method == CANCEL_METHOD => {
-                    self.cancel(note.params);
-                }
-                Ok(Message::Notification(note)) => self.notified(&note.method, note.params),
+                Ok(Message::Notification(note)) => self.notified(&note),
                 Ok(Message::Response(_)) => {}
             }
         }
@@ -382,13 +356,13 @@ impl Conn {
                 let (id, text) = tokio::select! {
                     answered = answers.join_next() => match answered {
                         Some(Ok(answered)) => answered,
-                        // Its id is still open.
+                        // The handler panicked; its id is still open and answered below.
                         Some(Err(_)) => continue,
                         None => break,
                     },
                     _ = given_up.wait_for(|given_up| *given_up) => break,
                 };
-                call.host.counters.answered();
+                call.host.edge.counters.answered();
                 open.retain(|open| *open != id);
                 texts.push(text);
             }
@@ -402,9 +376,14 @@ impl Conn {
     }
 
     fn refuse(&self, id: &Id, fault: &Fault) {
-        self.call.host.counters.answered();
+        self.call.host.edge.counters.answered();
         self.call.peer.outlet.reply(id, &rpc::encode_fault(id, fault));
     }
+}
+
+/// Whether a call starts a session: what that prints is pushed after the answer that names it.
+fn creates(method: &str) -> bool {
+    method == method::SessionCreate::NAME
 }
 
 /// Until the client has closed both ways, and what it had asked had its time to end.

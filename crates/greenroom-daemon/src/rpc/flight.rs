@@ -1,28 +1,33 @@
-//! What one connection has been asked and not yet answered: each id is answered once, by whoever takes it out.
+//! The requests of one connection that have no answer yet: each id is answered once, by the task
+//! that takes it out.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use greenroom_protocol::rpc;
 use greenroom_protocol::{Fault, FaultKind, Id};
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::rpc::peer::Creating;
-use crate::rpc::router::{Body, Call};
+use crate::call::peer::Creating;
+use crate::call::{Body, Call};
+use crate::sync::{lock, until};
 
-/// What is in flight. Whoever takes an id out of it answers that id, so each is answered once.
+/// Requests in flight. The task that takes an id out of the table answers that id, so each is
+/// answered once.
 #[derive(Default)]
-pub struct Flight {
+pub(crate) struct Flight {
     open: Mutex<HashMap<Id, Work>>,
-    /// Answers that are being written: their ids are free again, but a connection must not end between the two.
+    /// Answers that are being written: their ids are free again, but a connection must not end
+    /// between the two.
     writing: AtomicUsize,
     landed: Notify,
-    /// What has not landed is given up: whoever answers for several tells so now.
+    /// Requests without an answer are given up: a task that answers a whole batch sends what it has
+    /// now.
     pub given_up: watch::Sender<bool>,
 }
 
-pub enum Work {
+pub(crate) enum Work {
     /// Goes on without its caller, such as an upgrade; also one that has not had to wait yet.
     Detached,
     /// Ends when told to, and answers that itself. `None`: it was told already.
@@ -30,36 +35,30 @@ pub enum Work {
 }
 
 impl Flight {
-    pub fn open(&self) -> MutexGuard<'_, HashMap<Id, Work>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn open(&self) -> MutexGuard<'_, HashMap<Id, Work>> {
+        lock(&self.open)
     }
 
     /// Takes an id out; whoever gets true has to answer it.
-    pub fn land(&self, id: &Id) -> bool {
+    pub(crate) fn land(&self, id: &Id) -> bool {
         let taken = self.open().remove(id).is_some();
         self.landed.notify_waiters();
         taken
     }
 
-    /// Until nothing is left that goes on without its caller.
-    pub async fn detached_landed(&self) {
+    /// Until no request is left that goes on without its caller.
+    pub(crate) async fn detached_landed(&self) {
         self.none(|work| matches!(work, Work::Detached)).await;
     }
 
-    /// Until nothing is left.
-    pub async fn all_landed(&self) {
+    /// Until no request is left.
+    pub(crate) async fn all_landed(&self) {
         self.none(|_| true).await;
     }
 
     async fn none(&self, of: impl Fn(&Work) -> bool) {
-        loop {
-            let landed = self.landed.notified();
-            let open = self.open().values().any(&of);
-            if !open && self.writing.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            landed.await;
-        }
+        let written = || self.writing.load(Ordering::Acquire) == 0;
+        until(&self.landed, || !self.open().values().any(&of) && written()).await;
     }
 
     fn writing(&self) -> Writing<'_> {
@@ -80,22 +79,22 @@ impl Drop for Writing<'_> {
 
 /// The duty to answer one request. Dropped without an answer (a handler that panicked) it answers
 /// for itself.
-pub struct Answering {
+pub(crate) struct Answering {
     pub flight: Arc<Flight>,
     pub call: Call,
     pub id: Id,
-    /// Its id may be in use again by now.
+    /// After that the client may use the id for another request.
     pub answered: bool,
     /// Kept until the answer is written: what a new session prints is pushed after it.
     pub _creating: Option<Creating>,
 }
 
 impl Answering {
-    pub fn with(&mut self, outcome: Result<Body, Fault>) {
+    pub(crate) fn with(&mut self, outcome: Result<Body, Fault>) {
         self.answered = true;
         let _writing = self.flight.writing();
         if self.flight.land(&self.id) {
-            self.call.host.counters.answered();
+            self.call.host.edge.counters.answered();
             self.call.peer.outlet.reply(&self.id, &answer(&self.id, &outcome));
         }
     }
@@ -112,7 +111,7 @@ impl Drop for Answering {
 }
 
 /// The text of an answer. Written by hand around the body, which may be shared and large.
-pub fn answer(id: &Id, outcome: &Result<Body, Fault>) -> String {
+pub(crate) fn answer(id: &Id, outcome: &Result<Body, Fault>) -> String {
     match outcome {
         Err(fault) => rpc::encode_fault(id, fault),
         Ok(Body(body)) => {
@@ -128,8 +127,8 @@ pub fn answer(id: &Id, outcome: &Result<Body, Fault>) -> String {
     }
 }
 
-/// What is said where silence would tell nothing.
-pub fn unanswered(why: &str) -> Fault {
+/// The answer to a request that the host gives up: silence would tell the client nothing.
+pub(crate) fn unanswered(why: &str) -> Fault {
     let message = format!("there is no answer yet, and none will follow: {why}");
     Fault::new(FaultKind::Unavailable, message).hint("what was begun may go on")
 }

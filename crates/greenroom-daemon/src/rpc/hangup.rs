@@ -1,4 +1,5 @@
-//! Whether anybody can still hear us: the other end closed altogether, and not only its sending side.
+//! Whether anybody can still hear us: the other end closed altogether, and not only its sending
+//! side.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// The kernel is asked this often: only about clients that send no more and wait for an answer.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Until nobody reads any more what is written to `end`, a socket or a pipe. A file is never closed.
+/// Until nobody reads any more what is written to `end`, a socket or a pipe. A file is never
+/// closed.
 pub async fn closed(end: impl AsFd) {
     while !is_closed(&end) {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -16,11 +18,11 @@ pub async fn closed(end: impl AsFd) {
 }
 
 fn is_closed(end: &impl AsFd) -> bool {
-    // Asked for nothing: these two are told in any case.
+    // No flag is asked for: the kernel reports HUP and ERR in any case.
     let mut ends = [PollFd::new(end, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let told = poll(&mut ends, Some(&now)).is_ok();
-    told && ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    let answered = poll(&mut ends, Some(&now)).is_ok();
+    answered && ends[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 #[cfg(test)]

@@ -1,15 +1,11 @@
 //! JSON-RPC on one connection, from bytes to a handler and back.
 //!
-//! `conn` reads frames, `flight` keeps what is not answered yet, `router` finds the row and the handler,
-//! `outlet` writes without ever blocking anybody, `peer` is what a handler knows of its caller,
-//! `hangup` tells who is gone from who only sends no more, `ask` is one call for those who bring a connection of another
-//! kind, `fault` turns every room's errors into the wire's.
+//! `conn` reads frames, `flight` keeps what is not answered yet, `router` finds the row and the
+//! handler, `hangup` tells clients that are gone from those that only send no more, `ask` is one
+//! call for those who bring a connection of another kind.
 
-pub mod ask;
-pub mod conn;
-pub mod fault;
+pub(crate) mod ask;
+pub(crate) mod conn;
 mod flight;
 pub mod hangup;
-pub mod outlet;
-pub mod peer;
-pub mod router;
+pub(crate) mod router;

@@ -1,6 +1,5 @@
 //! Session records as rows.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -10,43 +9,39 @@ use greenroom_engine::SessionId;
 use greenroom_engine::process::ExitStatus;
 use greenroom_engine::store::{RecordState, SessionRecord};
 use greenroom_engine::term::Size;
-use rusqlite::{Connection, Row, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params, params_from_iter};
 
 const LAST_ID: &str = "session";
 const NOTED_SINCE: &str = "noted_since";
 
+/// A row on its way into the file: columns and values.
+type NewRow = Vec<(&'static str, Value)>;
+
+/// The members of a record: one that is not here does not compile. Its column is made by a step of
+/// `schema`.
+macro_rules! members {
+    ($($member:ident)*) => {
+        fn write(record: &SessionRecord) -> NewRow {
+            let mut row = Vec::new();
+            $(record.$member.write(&mut row, stringify!($member));)*
+            row
+        }
+
+        fn read(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
+            Ok(SessionRecord { $($member: Stored::read(row, stringify!($member))?,)* })
+        }
+    };
+}
+
+members! { id name chosen former argv cwd size about created key state }
+
 pub(super) fn save(connection: &Connection, record: &SessionRecord) -> rusqlite::Result<()> {
-    let state = Columns::of(&record.state);
-    connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO sessions (id, name, argv, cwd, cols, rows, labels, task, \
-             created_ms, key, state, pid, ended_ms, exit_code, exit_signal, why, chosen, former, \
-             backend, effort) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, \
-             ?18, ?19, ?20)",
-        )?
-        .execute(params![
-            record.id.0 as i64,
-            record.name,
-            join_args(&record.argv),
-            record.cwd.as_os_str().as_bytes(),
-            record.size.cols(),
-            record.size.rows(),
-            serde_json::to_string(&record.labels).expect("a map of texts is JSON"),
-            record.task,
-            to_ms(record.created),
-            record.key,
-            state.word,
-            state.pid,
-            state.ended_ms,
-            state.exit_code,
-            state.exit_signal,
-            state.why,
-            record.chosen,
-            record.former,
-            record.backend,
-            record.effort,
-        ])?;
+    let (columns, values): (Vec<&str>, Vec<Value>) = write(record).into_iter().unzip();
+    let places = vec!["?"; columns.len()].join(", ");
+    let columns = columns.join(", ");
+    let insert = format!("INSERT OR REPLACE INTO sessions ({columns}) VALUES ({places})");
+    connection.prepare_cached(&insert)?.execute(params_from_iter(values))?;
     // An id is used once it is saved; the counter outlives the row.
     connection
         .prepare_cached(
@@ -72,8 +67,8 @@ pub(super) fn last_id(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(last.max(0) as u64)
 }
 
-/// The first session that has what governs its output noted beside it. Found out once: in a file that an older version
-/// filled, it is the next one.
+/// The first session that has what governs its output noted beside it. Found out once: in a file
+/// that an older version filled, it is the next one.
 pub(super) fn noted_since(connection: &Connection) -> rusqlite::Result<u64> {
     let next = last_id(connection)? as i64 + 1;
     connection
@@ -101,96 +96,95 @@ pub(super) fn load_all(connection: &Connection) -> rusqlite::Result<Vec<SessionR
     rows.collect()
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
-    let labels: String = row.get("labels")?;
-    let labels: BTreeMap<String, String> = serde_json::from_str(&labels).unwrap_or_default();
-    let argv: Vec<u8> = row.get("argv")?;
-    let cwd: Vec<u8> = row.get("cwd")?;
-    Ok(SessionRecord {
-        id: SessionId(row.get::<_, i64>("id")? as u64),
-        name: row.get("name")?,
-        chosen: row.get("chosen")?,
-        former: row.get("former")?,
-        argv: split_args(&argv),
-        cwd: PathBuf::from(OsString::from_vec(cwd)),
-        size: Size::new(row.get("cols")?, row.get("rows")?).unwrap_or_else(default_size),
-        labels,
-        task: row.get("task")?,
-        backend: row.get("backend")?,
-        effort: row.get("effort")?,
-        created: from_ms(row.get("created_ms")?),
-        key: row.get("key")?,
-        state: state_of(row)?,
-    })
+/// A member of a record in a row: in the column of its name, unless it says otherwise.
+trait Stored: Sized {
+    fn write(&self, row: &mut NewRow, member: &'static str);
+    fn read(row: &Row<'_>, member: &str) -> rusqlite::Result<Self>;
 }
 
-fn default_size() -> Size {
-    Size::new(80, 24).expect("80x24 is a size")
+/// What is kept as one value.
+macro_rules! stored {
+    ($($type:ty: |$value:ident| $write:expr, |$kept:ident: $as:ty| $read:expr;)*) => {
+        $(impl Stored for $type {
+            fn write(&self, row: &mut NewRow, member: &'static str) {
+                let $value = self;
+                row.push((member, $write.into()));
+            }
+
+            fn read(row: &Row<'_>, member: &str) -> rusqlite::Result<$type> {
+                let $kept: $as = row.get(member)?;
+                Ok($read)
+            }
+        })*
+    };
 }
 
-struct Columns<'a> {
-    word: &'static str,
-    pid: Option<u32>,
-    ended_ms: Option<i64>,
-    exit_code: Option<i32>,
-    exit_signal: Option<i32>,
-    why: Option<&'a str>,
+stored! {
+    String: |text| text.clone(), |text: String| text;
+    bool: |flag| *flag, |flag: bool| flag;
+    Option<String>: |text| text.clone(), |text: Option<String>| text;
+    SessionId: |id| id.0 as i64, |id: i64| SessionId(id as u64);
+    SystemTime: |time| to_ms(*time), |ms: i64| from_ms(ms);
+    PathBuf: |path| path.as_os_str().as_bytes().to_vec(), |path: Vec<u8>| OsString::from_vec(path).into();
+    Vec<OsString>: |argv| join_args(argv), |argv: Vec<u8>| split_args(&argv);
 }
 
-impl Columns<'_> {
-    fn of(state: &RecordState) -> Columns<'_> {
-        let blank = Columns {
-            word: "starting",
-            pid: None,
-            ended_ms: None,
-            exit_code: None,
-            exit_signal: None,
-            why: None,
+impl Stored for Size {
+    fn write(&self, row: &mut NewRow, _: &'static str) {
+        row.extend([("cols", self.cols().into()), ("rows", self.rows().into())]);
+    }
+
+    fn read(row: &Row<'_>, _: &str) -> rusqlite::Result<Size> {
+        let size = Size::new(row.get("cols")?, row.get("rows")?);
+        Ok(size.unwrap_or_else(|| Size::new(80, 24).expect("80x24 is a size")))
+    }
+}
+
+/// A column that says nothing about a state stays empty.
+impl Stored for RecordState {
+    fn write(&self, row: &mut NewRow, _: &'static str) {
+        let mut put = |word: &str, pid: Option<u32>| {
+            row.extend([("state", word.to_owned().into()), ("pid", pid.into())]);
         };
-        match state {
-            RecordState::Starting => blank,
-            RecordState::Running { pid } => Columns { word: "running", pid: Some(*pid), ..blank },
-            RecordState::Failed { why } => Columns { word: "failed", why: Some(why), ..blank },
+        match self {
+            RecordState::Starting => put("starting", None),
+            RecordState::Running { pid } => put("running", Some(*pid)),
+            RecordState::Failed { why } => {
+                put("failed", None);
+                row.push(("why", why.clone().into()));
+            }
             RecordState::Ended { pid, at, status } => {
-                let (exit_code, exit_signal) = match status {
-                    ExitStatus::Code(code) => (Some(*code), None),
-                    ExitStatus::Signal(signal) => (None, Some(*signal)),
-                    ExitStatus::Unknown => (None, None),
-                };
-                let ended_ms = Some(to_ms(*at));
-                Columns {
-                    word: "ended",
-                    pid: Some(*pid),
-                    ended_ms,
-                    exit_code,
-                    exit_signal,
-                    why: None,
+                put("ended", Some(*pid));
+                row.push(("ended_ms", to_ms(*at).into()));
+                match *status {
+                    ExitStatus::Code(code) => row.push(("exit_code", code.into())),
+                    ExitStatus::Signal(signal) => row.push(("exit_signal", signal.into())),
+                    ExitStatus::Unknown => {}
                 }
             }
         }
     }
-}
 
-fn state_of(row: &Row<'_>) -> rusqlite::Result<RecordState> {
-    let word: String = row.get("state")?;
-    let pid: Option<u32> = row.get("pid")?;
-    let pid = pid.unwrap_or(0);
-    Ok(match word.as_str() {
-        "starting" => RecordState::Starting,
-        "running" => RecordState::Running { pid },
-        "failed" => {
-            RecordState::Failed { why: row.get::<_, Option<String>>("why")?.unwrap_or_default() }
-        }
-        _ => {
-            let status = match (row.get("exit_code")?, row.get("exit_signal")?) {
-                (Some(code), _) => ExitStatus::Code(code),
-                (None, Some(signal)) => ExitStatus::Signal(signal),
-                (None, None) => ExitStatus::Unknown,
-            };
-            let at = from_ms(row.get::<_, Option<i64>>("ended_ms")?.unwrap_or(0));
-            RecordState::Ended { pid, at, status }
-        }
-    })
+    fn read(row: &Row<'_>, _: &str) -> rusqlite::Result<RecordState> {
+        let word: String = row.get("state")?;
+        let pid = row.get::<_, Option<u32>>("pid")?.unwrap_or(0);
+        Ok(match word.as_str() {
+            "starting" => RecordState::Starting,
+            "running" => RecordState::Running { pid },
+            "failed" => RecordState::Failed {
+                why: row.get::<_, Option<String>>("why")?.unwrap_or_default(),
+            },
+            _ => {
+                let status = match (row.get("exit_code")?, row.get("exit_signal")?) {
+                    (Some(code), _) => ExitStatus::Code(code),
+                    (None, Some(signal)) => ExitStatus::Signal(signal),
+                    (None, None) => ExitStatus::Unknown,
+                };
+                let at = from_ms(row.get::<_, Option<i64>>("ended_ms")?.unwrap_or(0));
+                RecordState::Ended { pid, at, status }
+            }
+        })
+    }
 }
 
 /// Arguments cannot hold a NUL byte, so one ends each of them.
@@ -240,6 +234,25 @@ mod tests {
         proptest::collection::vec(arg, 0..5)
     }
 
+    #[test]
+    fn what_an_older_version_said_of_a_session_is_kept() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        super::super::schema::migrate_to(&mut connection, 2);
+        let insert = "INSERT INTO sessions (id, name, argv, cwd, cols, rows, labels, task, created_ms, key, state, effort) \
+                      VALUES (?1, 'n', x'', x'', 80, 24, ?2, 'it''s', 5, 'k', 'starting', ?3)";
+        connection.execute(insert, params![1, r#"{"team":"red"}"#, "high"]).unwrap();
+        connection.execute(insert, params![2, "no JSON", None::<String>]).unwrap();
+        super::super::schema::migrate_to(&mut connection, usize::MAX);
+        let about = load_all(&connection).unwrap().into_iter().map(|record| record.about);
+        assert_eq!(
+            about.collect::<Vec<_>>(),
+            [
+                r#"{"task":"it's","effort":"high","labels":{"team":"red"}}"#,
+                r#"{"task":"it's","labels":{}}"#
+            ]
+        );
+    }
+
     proptest! {
         #[test]
         fn a_record_comes_back_as_it_was(
@@ -247,11 +260,10 @@ mod tests {
             cols in 1..1000u16, label in ".{0,9}", task in proptest::option::of(".{0,9}"),
         ) {
             let connection = super::super::schema::in_memory();
+            // Every member by name: one that is not kept must not be the same by default.
             let record = SessionRecord {
-                id: SessionId(id), name, chosen: id % 2 == 0, former: task.clone(), argv, cwd: "/a".into(),
-                size: Size::new(cols, 5).unwrap(),
-                labels: [("k".to_owned(), label)].into(), backend: task.clone(), effort: None, task,
-                created: from_ms(1234), key: "k".into(), state,
+                id: SessionId(id), name, chosen: id % 2 == 0, former: task, argv, cwd: "/a".into(),
+                size: Size::new(cols, 5).unwrap(), about: label, created: from_ms(1234), key: "k".into(), state,
             };
             save(&connection, &record).unwrap();
             prop_assert_eq!(load_all(&connection).unwrap(), vec![record]);

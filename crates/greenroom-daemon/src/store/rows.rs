@@ -1,22 +1,33 @@
 //! Events as rows: put at the end, read in pages, dropped from the front.
 
+use std::time::SystemTime;
+
 use greenroom_protocol::Timestamp;
 use greenroom_protocol::api::event::Event;
+use greenroom_protocol::events::Payload;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
 /// An event before it has its number.
 #[derive(Clone, Debug)]
-pub struct NewEvent {
+pub(crate) struct NewEvent {
     pub time: Timestamp,
     pub kind: &'static str,
     pub session: Option<u64>,
     pub data: serde_json::Value,
 }
 
+impl NewEvent {
+    /// It happens now.
+    pub(crate) fn now(session: Option<u64>, event: Payload) -> NewEvent {
+        let time = Timestamp::from_system(SystemTime::now());
+        NewEvent { time, kind: event.kind, session, data: event.data }
+    }
+}
+
 /// Which events a reader wants.
 #[derive(Clone, Debug, Default)]
-pub struct Query {
+pub(crate) struct Query {
     /// Only events with a greater id.
     pub since: u64,
     /// Exact kinds, or `group.*`; empty = all.
@@ -28,7 +39,7 @@ pub struct Query {
 
 /// A page of the log.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub(crate) struct Page {
     pub events: Vec<Event>,
     /// Where the next page begins.
     pub next_since: u64,
@@ -39,7 +50,7 @@ pub struct Page {
 
 impl Query {
     /// The same choice as the SQL makes, for events that come live.
-    pub fn wants(&self, event: &Event) -> bool {
+    pub(crate) fn wants(&self, event: &Event) -> bool {
         let kind = self.kinds.is_empty() || self.kinds.iter().any(|kind| fits(kind, &event.kind));
         let session = self.sessions.is_empty()
             || event

@@ -51,10 +51,21 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE sessions ADD COLUMN backend TEXT;
     ALTER TABLE sessions ADD COLUMN effort TEXT;
 ",
+    // What is said of a session is one text from here on. A merge leaves out what is null.
+    "
+    ALTER TABLE sessions RENAME COLUMN created_ms TO created;
+    ALTER TABLE sessions ADD COLUMN about TEXT NOT NULL DEFAULT '';
+    UPDATE sessions SET about = json_patch('{}', json_object('task', task, 'backend', backend, 'effort', effort,
+        'labels', json(CASE WHEN json_valid(labels) THEN labels ELSE '{}' END)));
+    ALTER TABLE sessions DROP COLUMN labels;
+    ALTER TABLE sessions DROP COLUMN task;
+    ALTER TABLE sessions DROP COLUMN backend;
+    ALTER TABLE sessions DROP COLUMN effort;
+",
 ];
 
 #[derive(Debug, thiserror::Error)]
-pub enum StorageError {
+pub(crate) enum StorageError {
     #[error("cannot open the database {}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("cannot {step} the database {}: {source}", path.display())]
@@ -100,6 +111,14 @@ pub(super) fn open(path: &Path) -> Result<Connection, StorageError> {
 }
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StorageError> {
+    migrate_by(MIGRATIONS, connection, path)
+}
+
+fn migrate_by(
+    steps: &[&str],
+    connection: &mut Connection,
+    path: &Path,
+) -> Result<(), StorageError> {
     let sql = |step| move |source| StorageError::Sql { path: path.to_owned(), step, source };
     connection
         .execute_batch("CREATE TABLE IF NOT EXISTS schema (version INTEGER NOT NULL)")
@@ -107,11 +126,11 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StorageError>
     let found: u32 = connection
         .query_row("SELECT COALESCE(MAX(version), 0) FROM schema", [], |row| row.get(0))
         .map_err(sql("read"))?;
-    let known = MIGRATIONS.len() as u32;
+    let known = steps.len() as u32;
     if found > known {
         return Err(StorageError::Newer { path: path.to_owned(), found, known });
     }
-    for (version, step) in (1..=known).zip(MIGRATIONS).skip(found as usize) {
+    for (version, step) in (1..=known).zip(steps).skip(found as usize) {
         let change = connection.transaction().map_err(sql("update"))?;
         change.execute_batch(step).map_err(sql("update"))?;
         change.execute("DELETE FROM schema", []).map_err(sql("update"))?;
@@ -126,8 +145,15 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StorageError>
 #[cfg(test)]
 pub(super) fn in_memory() -> Connection {
     let mut connection = Connection::open_in_memory().expect("memory is there");
-    migrate(&mut connection, Path::new(":memory:")).expect("an empty database can be filled");
+    migrate_to(&mut connection, usize::MAX);
     connection
+}
+
+/// Makes the tables as this version had them, or the newest.
+#[cfg(test)]
+pub(super) fn migrate_to(connection: &mut Connection, version: usize) {
+    let steps = &MIGRATIONS[..version.min(MIGRATIONS.len())];
+    migrate_by(steps, connection, Path::new(":memory:")).expect("tables can be made");
 }
 
 #[cfg(test)]

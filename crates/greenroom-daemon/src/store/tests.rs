@@ -1,28 +1,12 @@
 use std::time::SystemTime;
 
-use greenroom_engine::store::RecordState;
-use greenroom_engine::term::Size;
+use greenroom_protocol::Timestamp;
 use serde_json::json;
 
 use super::*;
 
 fn record(id: u64) -> SessionRecord {
-    SessionRecord {
-        id: SessionId(id),
-        name: format!("n{id}"),
-        chosen: false,
-        former: None,
-        argv: vec!["sh".into()],
-        cwd: "/".into(),
-        size: Size::new(80, 24).unwrap(),
-        labels: Default::default(),
-        task: None,
-        backend: None,
-        effort: None,
-        created: SystemTime::UNIX_EPOCH,
-        key: "k".into(),
-        state: RecordState::Starting,
-    }
+    SessionRecord { created: SystemTime::UNIX_EPOCH, ..SessionRecord::new(SessionId(id)) }
 }
 
 fn event(kind: &'static str) -> NewEvent {

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use greenroom_protocol::attach::{AttachDecoder, Frame};
 use serde_json::{Value, json};
+use test_kit::wait::until;
 
 use crate::host::{Host, wait_for};
 
@@ -125,10 +126,9 @@ fn a_keyframe_first_then_what_is_typed_comes_back() {
     while attached.next() != Seen::Resize(70, 20) {}
     attached.send(&Frame::Detach(Default::default()));
     attached.until_end();
-    let deadline = std::time::Instant::now() + crate::client::PATIENCE;
-    while client.ok("session.info", json!({ "session": id }))["clients"] != json!([]) {
-        assert!(std::time::Instant::now() < deadline);
-    }
+    until("nobody is attached", || {
+        client.ok("session.info", json!({ "session": id }))["clients"] == json!([])
+    });
 }
 
 #[test]

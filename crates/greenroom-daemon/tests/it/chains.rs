@@ -1,69 +1,16 @@
-//! Sessions with plugins: prepared, cleaned up, refused; also when the daemon is killed between two steps.
+//! Sessions with plugins: prepared, cleaned up, refused; also when the daemon is killed between two
+//! steps.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use test_kit::git::{git, repository};
+use test_kit::place::{self, files_below};
+use test_kit::wait::eventually;
 
-use crate::client::{Client, PATIENCE};
-use crate::host::{Host, wait_for};
-
-/// A repository with one commit.
-fn repository(dir: &Path) {
-    std::fs::create_dir_all(dir).unwrap();
-    std::fs::write(dir.join("a"), "a\n").unwrap();
-    for args in [
-        &["init", "-q", "-b", "main"][..],
-        &["add", "a"],
-        &["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "one"],
-    ] {
-        git(dir, args);
-    }
-}
-
-fn git(dir: &Path, args: &[&str]) -> String {
-    let mut command = Command::new("git");
-    command.args(args).current_dir(dir).env("GIT_CONFIG_GLOBAL", "/dev/null");
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Every file below a directory that is not a socket or a database's index of its own.
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut left = vec![dir.to_owned()];
-    while let Some(dir) = left.pop() {
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            let kind = entry.file_type().unwrap();
-            if kind.is_dir() {
-                left.push(entry.path());
-            } else if kind.is_file() {
-                found.push(entry.path());
-            }
-        }
-    }
-    found
-}
-
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}: not in time");
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-}
-
-fn wait_exit(client: &mut Client, session: &str) {
-    let matcher = json!({ "type": "process_exited" });
-    let params =
-        json!({ "session": session, "matcher": matcher, "timeout_ms": 20_000, "snapshot": false });
-    client.ok("session.wait", params);
-}
+use crate::client::Client;
+use crate::host::{Host, wait_exit, wait_for};
 
 fn settled(client: &mut Client, session: &str) -> Value {
     wait_exit(client, session);
@@ -75,7 +22,7 @@ fn traces(host: &Host, repo: &Path) -> Vec<String> {
     let state = host.home.path().join("state");
     let mut traces = Vec::new();
     for dir in ["worktrees", "scratchpads", "excludes", "tmp", "ports"] {
-        traces.extend(files(&state.join(dir)).iter().map(|path| path.display().to_string()));
+        traces.extend(files_below(&state.join(dir)).iter().map(|path| path.display().to_string()));
     }
     for entry in std::fs::read_dir(state.join("scratchpads")).into_iter().flatten().flatten() {
         if entry.file_name() != ".uses" {
@@ -129,7 +76,7 @@ fn a_chain_prepares_and_cleans_up() {
     assert_eq!(info["plugins"][0]["left"]["state"], "removed", "{info}");
     assert_eq!(traces(&host, &repo), Vec::<String>::new());
     client.ok("session.close", json!({ "session": id }));
-    assert_eq!(files(&host.home.path().join("state/chains")), Vec::<PathBuf>::new());
+    assert_eq!(files_below(&host.home.path().join("state/chains")), [] as [PathBuf; 0]);
 }
 
 #[test]
@@ -196,12 +143,13 @@ fn a_refusal_is_one_error_and_leaves_nothing() {
     );
     assert_eq!(fault["data"]["kind"], "spawn_failed", "{fault}");
     assert_eq!(traces(&host, &repo), Vec::<String>::new());
-    assert_eq!(files(&host.home.path().join("state/chains")), Vec::<PathBuf>::new());
+    assert_eq!(files_below(&host.home.path().join("state/chains")), [] as [PathBuf; 0]);
     assert_eq!(client.ok("session.list", json!({})), json!({ "sessions": [] }));
 }
 
-/// Asks for a session while the daemon dies at `moment`; the keeper's next daemon cleans up. Only a debug build dies on
-/// demand; what is shipped is killed at random moments (the command line's tests).
+/// Asks for a session while the daemon dies at `moment`; the keeper's next daemon cleans up. Only a
+/// debug build dies on demand; what is shipped is killed at random moments (the command line's
+/// tests).
 #[cfg(debug_assertions)]
 fn die_while_starting(host: &Host, repo: &Path, moment: &str) {
     let file = host.home.path().join("die-at");
@@ -223,7 +171,7 @@ fn die_while_starting(host: &Host, repo: &Path, moment: &str) {
 #[cfg(debug_assertions)]
 #[test]
 fn a_daemon_killed_between_any_two_steps_leaves_nothing() {
-    let home = tempfile::Builder::new().prefix("gr").tempdir().unwrap();
+    let home = place::private();
     let host = Host::in_home(home, &[("GREENROOM_TEST_DIE_AT", "die-at")]);
     let repo = host.home.path().join("repo");
     repository(&repo);
@@ -247,7 +195,7 @@ fn a_daemon_killed_between_any_two_steps_leaves_nothing() {
         die_while_starting(&host, &repo, moment);
         eventually(moment, || {
             let clean = traces(&host, &repo).is_empty()
-                && files(&host.home.path().join("state/chains")).is_empty();
+                && files_below(&host.home.path().join("state/chains")).is_empty();
             clean.then_some(())
         });
         assert_eq!(host.client().ok("session.list", json!({})), json!({ "sessions": [] }));
@@ -271,8 +219,9 @@ fn a_daemon_killed_between_any_two_steps_leaves_nothing() {
     let info = settled(&mut client, &id);
     assert_eq!(info["plugins"][0]["left"]["state"], "removed", "{info}");
     assert_eq!(traces(&host, &repo), Vec::<String>::new());
-    // Killed between the session's removal and the end of its notes: nobody would ever ask for them again.
-    let notes = || files(&host.home.path().join("state/chains"));
+    // Killed between the session's removal and the end of its notes: nobody would ever ask for them
+    // again.
+    let notes = || files_below(&host.home.path().join("state/chains"));
     assert_eq!(notes().len(), 1);
     std::fs::write(host.home.path().join("die-at"), "removed").unwrap();
     client.send("session.close", json!({ "session": id }));
@@ -332,11 +281,7 @@ fn secrets_are_nowhere_but_in_the_session() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("value"), SECRETS[1]).unwrap();
     std::fs::write(keep.join("stored"), format!("{}\n", SECRETS[2])).unwrap();
-    std::fs::set_permissions(
-        keep.join("stored"),
-        std::os::unix::fs::PermissionsExt::from_mode(0o600),
-    )
-    .unwrap();
+    place::set_mode(&keep.join("stored"), 0o600);
     let mut client = host.client();
     let params = json!({
         "command": ["sh", "-c", "echo ${#A} ${#B} ${#C}; cat"], "cwd": repo, "worktree": "x", "scratchpad": true,
@@ -373,10 +318,10 @@ fn secrets_are_nowhere_but_in_the_session() {
     drop(host.client().ok("session.list", json!({})));
     for secret in SECRETS {
         assert!(!said.contains(secret), "{secret} was said");
-        for file in files(host.home.path()) {
-            let bytes = std::fs::read(&file).unwrap();
+        for file in files_below(host.home.path()).iter().filter(|file| file.is_file()) {
+            let bytes = std::fs::read(file).unwrap();
             let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
-            assert!(!found || file == keep.join("stored"), "{secret} is in {}", file.display());
+            assert!(!found || *file == keep.join("stored"), "{secret} is in {}", file.display());
         }
     }
 }

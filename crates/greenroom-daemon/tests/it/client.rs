@@ -4,12 +4,9 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::{Value, json};
-
-/// Far longer than anything takes; a test that gets here has failed.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub use test_kit::wait::PATIENCE;
 
 pub struct Client {
     pub stream: UnixStream,

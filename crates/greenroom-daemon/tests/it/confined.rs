@@ -62,11 +62,10 @@ fn all_plugins_together() {
     if !able(&mut client) {
         return;
     }
-    // In a checkout without a worktree: what hides the link from git lies in our state, and must be seen inside.
+    // In a checkout without a worktree: what hides the link from git lies in our state, and must be
+    // seen inside.
     let work = tempfile::tempdir().unwrap();
-    let made =
-        std::process::Command::new("git").args(["init", "-q"]).current_dir(work.path()).status();
-    assert!(made.unwrap().success());
+    test_kit::git::init(work.path());
     let script = "git status --porcelain | sed 's/^/dirty /'; echo shared > scratchpad/note && echo noted; \
                   touch .git/hooks/evil || echo no-hook; cat";
     let params = json!({

@@ -4,10 +4,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use greenroom_daemon::Paths;
+use greenroom_config::Paths;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use test_kit::process::gone_within;
+pub use test_kit::process::signal;
+use test_kit::{place, wait};
 
 use crate::client::Client;
 
@@ -17,16 +20,9 @@ pub struct Host {
     keeper: Child,
 }
 
-/// The example that is keeper and daemon; built beside the tests.
-pub fn program() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let path = exe.ancestors().nth(2).unwrap().join("examples/daemon-host");
-    assert!(path.exists(), "{} is missing: build the examples too", path.display());
-    path
-}
-
+/// The example that is keeper and daemon.
 pub fn keeper_command(home: &Path) -> Command {
-    let mut command = Command::new(program());
+    let mut command = Command::new(place::example("daemon-host"));
     command
         .arg("keeper")
         .env("GREENROOM_HOME", home)
@@ -49,7 +45,7 @@ impl Host {
     }
 
     pub fn with_config(config: &str) -> Host {
-        let home = tempfile::Builder::new().prefix("gr").tempdir().unwrap();
+        let home = place::private();
         if !config.is_empty() {
             std::fs::write(home.path().join("config.toml"), config).unwrap();
         }
@@ -84,12 +80,9 @@ impl Host {
     /// Kills the daemon and gives back the pid of the one that answers next.
     pub fn kill_daemon(&self) -> i32 {
         let old = self.daemon_pid();
-        let pid = rustix::process::Pid::from_raw(old).unwrap();
-        let end = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
         signal(old, Signal::KILL);
         // Until then it may still accept a connection, and take it along.
-        let mut ended = [rustix::event::PollFd::new(&end, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut ended, None).unwrap();
+        assert!(gone_within(Pid::from_raw(old).unwrap(), wait::PATIENCE));
         let new = self.daemon_pid();
         assert_ne!(new, old);
         new
@@ -120,10 +113,6 @@ impl Host {
     }
 }
 
-pub fn signal(pid: i32, signal: Signal) {
-    rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-}
-
 impl Drop for Host {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -151,4 +140,11 @@ pub fn wait_for(client: &mut Client, session: &str, text: &str) -> Value {
         "session.wait",
         json!({ "session": session, "matcher": matcher, "timeout_ms": 20_000, "snapshot": false }),
     )
+}
+
+pub fn wait_exit(client: &mut Client, session: &str) {
+    let matcher = json!({ "type": "process_exited" });
+    let params =
+        json!({ "session": session, "matcher": matcher, "timeout_ms": 20_000, "snapshot": false });
+    client.ok("session.wait", params);
 }

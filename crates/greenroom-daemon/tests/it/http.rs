@@ -6,7 +6,7 @@ mod streams;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-use greenroom_protocol::methods::{METHODS, Method};
+use greenroom_protocol::methods::{METHODS, MethodRow};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -119,7 +119,7 @@ pub fn spelled(value: &Value) -> String {
 }
 
 /// The row's own example as a request.
-fn request(row: &Method) -> (&'static str, String, Option<Value>) {
+fn request(row: &MethodRow) -> (&'static str, String, Option<Value>) {
     let (verb, path) = row.surfaces.rest.unwrap().split_once(' ').unwrap();
     let mut params: Value = serde_json::from_str(row.example).unwrap();
     let members = params.as_object_mut().unwrap();

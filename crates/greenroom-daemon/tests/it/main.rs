@@ -19,7 +19,7 @@ mod mcp;
 mod methods;
 mod redaction;
 mod restart;
-mod run_file;
+mod runs;
 mod start;
 mod wire;
 mod workers;

@@ -2,6 +2,7 @@
 
 use greenroom_protocol::methods::METHODS;
 use serde_json::{Value, json};
+use test_kit::wait::until;
 
 use crate::host::{Host, screen, wait_for};
 
@@ -237,11 +238,7 @@ fn output_is_copied_to_a_file_that_must_be_new() {
     let params = json!({ "command": ["echo", "copied"], "raw_transcript_path": file });
     let id = client.ok("session.create", params.clone())["session"].clone();
     client.ok("session.wait", json!({ "session": id, "matcher": { "type": "process_exited" } }));
-    let deadline = std::time::Instant::now() + crate::client::PATIENCE;
-    while std::fs::read(&file).unwrap() != b"copied\r\n" {
-        assert!(std::time::Instant::now() < deadline, "the copy is not there");
-        std::thread::yield_now();
-    }
+    until("the copy is there", || std::fs::read(&file).unwrap() == b"copied\r\n");
     assert_eq!(client.fault("session.create", params)["data"]["kind"], "conflict");
 }
 

@@ -1,7 +1,12 @@
-//! A session prints its own secret; nothing that leaves the host shows it, also after the daemon was killed.
+//! A session prints its own secret; nothing that leaves the host shows it, also after the daemon
+//! was killed.
 
-use greenroom_protocol::methods::{METHODS, document};
+use greenroom_protocol::api::Base64;
+use greenroom_protocol::api::screen::{SnapshotFormat, TranscriptFormat};
+use greenroom_protocol::api::session::ExportFormat;
+use greenroom_protocol::methods::{METHODS, Scope, document};
 use serde_json::{Value, json};
+use test_kit::git;
 
 use crate::client::Client;
 use crate::host::{Host, wait_for};
@@ -10,7 +15,8 @@ use crate::http::Web;
 const VALUE: &str = "hunter2-and-more";
 const TOKEN: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
 
-/// Prints a value it was given and a token nobody knew, in its title and its output, in pieces and wrapped.
+/// Prints a value it was given and a token nobody knew, in its title and its output, in pieces and
+/// wrapped.
 const PRINTS: &str = r#"printf 'a %s b\n' "$SECRET"; printf '\033]0;t %s\007' "$SECRET"
     printf '\033[31m%.9s\033[0m%s\n' "$SECRET" "${SECRET#?????????}"; printf '%070d%s\n' 0 "$SECRET"
     printf '\033]9;n %s\007' "$SECRET"; echo "$TOKEN"; echo end; cat"#;
@@ -31,17 +37,17 @@ fn everything(client: &mut Client, id: &str) -> Vec<(String, Value)> {
         let name = format!("{method} {params}");
         all.push((name, client.ok(method, params)));
     };
-    for format in ["text", "rows", "runs", "cells", "ansi"] {
+    for format in SnapshotFormat::ALL {
         let params = json!({ "session": id, "format": format, "scrollback": { "count": 100 } });
         ask(client, "session.snapshot", params);
+        ask(client, "session.replay", json!({ "session": id, "format": format }));
     }
-    for format in ["text", "ansi"] {
+    for format in TranscriptFormat::ALL {
         ask(client, "session.transcript", json!({ "session": id, "format": format, "since": 0 }));
     }
-    for format in ["asciicast-v3", "text"] {
+    for format in ExportFormat::ALL {
         ask(client, "session.export", json!({ "session": id, "format": format }));
     }
-    ask(client, "session.replay", json!({ "session": id, "format": "text" }));
     ask(client, "session.info", json!({ "session": id }));
     ask(client, "session.list", json!({}));
     let matcher = json!({ "type": "transcript_contains", "value": "end" });
@@ -50,15 +56,47 @@ fn everything(client: &mut Client, id: &str) -> Vec<(String, Value)> {
     all
 }
 
+#[test]
+fn every_method_that_reads_a_session_is_asked() {
+    let host = Host::start();
+    let mut client = host.client();
+    let id = host.session(&mut client, "echo end; cat");
+    wait_for(&mut client, &id, "end");
+    let asked = everything(&mut client, &id);
+    // Its pushes have a test of their own.
+    let elsewhere = ["session.subscribe"];
+    for row in METHODS.iter().filter(|row| row.scope == Scope::Read) {
+        let asked = asked.iter().any(|(name, _)| name.split(' ').next() == Some(row.name));
+        let reads = row.example.contains("\"session\"");
+        assert!(asked || !reads || elsewhere.contains(&row.name), "{} may show secrets", row.name);
+    }
+}
+
+#[test]
+fn every_form_of_a_screen_is_in_the_member_of_its_name() {
+    let host = Host::start();
+    let mut client = host.client();
+    let id = host.session(&mut client, "echo end; cat");
+    wait_for(&mut client, &id, "end");
+    for format in SnapshotFormat::ALL {
+        let shot = client.ok("session.snapshot", json!({ "session": id, "format": format }));
+        assert!(!shot[format.word()].is_null(), "{format:?}: {shot}");
+    }
+}
+
 /// Text with nothing but what is seen: a cell's neighbours are far apart in JSON.
 fn squeezed(value: &Value) -> String {
-    let cells = value["cells"].as_array().map(|cells| {
-        cells
-            .iter()
-            .filter_map(|cell| cell["text"].as_str().or(cell["char"].as_str()))
-            .collect::<String>()
-    });
-    format!("{value}\n{}", cells.unwrap_or_default())
+    let shots = [value, &value["snapshot"]];
+    let cells = shots.iter().filter_map(|shot| shot["cells"].as_array()).flatten();
+    let cells: String =
+        cells.filter_map(|cell| cell["text"].as_str().or(cell["char"].as_str())).collect();
+    format!("{value}\n{cells}\n{}", bytes(value).unwrap_or_default())
+}
+
+/// What was answered as bytes.
+fn bytes(value: &Value) -> Option<String> {
+    let bytes: Base64 = serde_json::from_value(value["data"].clone()).ok()?;
+    Some(String::from_utf8_lossy(&bytes.0).into_owned())
 }
 
 fn assert_hidden(all: &[(String, Value)]) {
@@ -144,15 +182,19 @@ fn an_output_subscription_is_masked() {
     let host = Host::start();
     let mut client = host.client();
     let id = start(&host, &mut client);
-    let params = json!({ "session": id, "format": "ansi", "since": 0 });
-    client.ok("session.subscribe", params);
-    let mut seen = String::new();
-    while !seen.contains("end") {
-        let push = client.until(|frame| frame["method"] == "session.output");
-        seen.push_str(push["params"]["output"].as_str().unwrap());
+    for format in TranscriptFormat::ALL {
+        let params = json!({ "session": id, "format": format, "since": 0 });
+        let ours = client.ok("session.subscribe", params)["subscription"].clone();
+        let mut seen = String::new();
+        while !seen.contains("end") {
+            let push = client.until(|frame| frame["params"]["subscription"] == ours);
+            seen.push_str(push["params"]["output"].as_str().unwrap());
+            seen.push_str(&bytes(&push["params"]).unwrap_or_default());
+        }
+        assert!(!seen.contains("hunter2") && !seen.contains("A1b2C3"), "{format:?}: {seen}");
+        let pieces = *format == TranscriptFormat::Text || seen.contains("***\x1b[0m");
+        assert!(pieces, "{format:?}: in pieces: {seen:?}");
     }
-    assert!(!seen.contains("hunter2") && !seen.contains("A1b2C3"), "{seen}");
-    assert!(seen.contains("***\x1b[0m"), "in pieces: {seen:?}");
 }
 
 #[test]
@@ -168,7 +210,8 @@ fn texts_can_be_tried() {
     assert!(found["rules"].as_array().unwrap().len() > 40);
 }
 
-/// Whoever shows the token may use sessions, not see what is masked: on every method that could show it.
+/// A client with the token may use sessions, not see what is masked, on every method that could
+/// show it.
 #[test]
 fn a_token_is_not_enough_to_see_what_is_masked() {
     let host = Host::start();
@@ -240,15 +283,16 @@ fn a_caller_may_have_more_hidden() {
         "enabled": true, "replacement": "[REDACTED]", "extra_literals": ["alice"],
         "extra_regexes": ["[A-Z]{2}-[0-9]+"],
     });
-    for format in ["text", "rows", "runs", "ansi", "cells"] {
+    for format in SnapshotFormat::ALL {
         let params = json!({ "session": id, "format": format, "redaction": how });
         let shot = squeezed(&client.ok("session.snapshot", params));
-        assert!(!shot.contains("1234") && !shot.contains("alice"), "{format}: {shot}");
-        assert!(!shot.contains("ice"), "{format}: {shot}");
+        assert!(!shot.contains("1234") && !shot.contains("alice"), "{format:?}: {shot}");
+        assert!(!shot.contains("ice"), "{format:?}: {shot}");
     }
-    for format in ["text", "ansi"] {
+    for format in TranscriptFormat::ALL {
         let params = json!({ "session": id, "since": 0, "format": format, "redaction": how });
-        let text = client.ok("session.transcript", params)["text"].to_string();
+        let page = client.ok("session.transcript", params);
+        let text = bytes(&page).unwrap_or_else(|| page["text"].to_string());
         assert!(text.contains("ticket ******* of"), "{text}");
         assert!(!text.contains("al") && !text.contains("ice"), "{text}");
     }
@@ -275,12 +319,7 @@ fn a_caller_may_have_more_hidden() {
 fn secrets_of_files_in_a_worktree_are_known() {
     let host = Host::start();
     let repo = host.home.path().join("repo");
-    std::fs::create_dir(&repo).unwrap();
-    let git = |args: &[&str]| {
-        let mut command = std::process::Command::new("git");
-        command.args(args).current_dir(&repo).env("GIT_CONFIG_GLOBAL", "/dev/null");
-        assert!(command.output().unwrap().status.success(), "{args:?}");
-    };
+    git::init(&repo);
     let files = [
         (".gitignore", ".env\n"),
         (".worktreeinclude", ".env\n"),
@@ -289,9 +328,7 @@ fn secrets_of_files_in_a_worktree_are_known() {
     for (name, text) in files {
         std::fs::write(repo.join(name), text).unwrap();
     }
-    git(&["init", "-q", "-b", "main"]);
-    git(&["add", ".gitignore", ".worktreeinclude"]);
-    git(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "one"]);
+    git::commit_all(&repo, "one");
     let mut client = host.client();
     // The second time the worktree is there already.
     for _ in 0..2 {

@@ -2,8 +2,9 @@
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use test_kit::place::example;
 
-use crate::host::{Host, program, screen, signal, wait_for};
+use crate::host::{Host, screen, signal, wait_for};
 
 #[test]
 fn sessions_outlive_a_killed_daemon() {
@@ -69,7 +70,7 @@ fn a_host_upgrades_under_its_sessions() {
     let mut client = host.client();
     let id = host.session(&mut client, "cat");
     let before = host.daemon_pid();
-    let upgraded = client.ok("server.upgrade", json!({ "path": program() }));
+    let upgraded = client.ok("server.upgrade", json!({ "path": example("daemon-host") }));
     assert_eq!(upgraded["upgrading"], true);
     let mut rest = client.rest();
     rest.clear();

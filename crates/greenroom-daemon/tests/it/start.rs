@@ -71,7 +71,7 @@ fn another_user_is_refused() {
 
 #[test]
 fn a_mistake_in_the_configuration_is_told_with_its_line() {
-    let home = tempfile::Builder::new().prefix("gr").tempdir().unwrap();
+    let home = test_kit::place::private();
     let file = home.path().join("config.toml");
     std::fs::write(&file, "[sessions]\n\ndefault_sise = \"80x24\"\n").unwrap();
     let mut keeper = keeper_command(home.path()).spawn().unwrap();
@@ -99,7 +99,7 @@ fn the_configuration_is_obeyed_and_a_later_mistake_does_not_stop_a_restart() {
 
 #[test]
 fn a_home_that_cannot_be_used_is_one_sentence() {
-    let home = tempfile::Builder::new().prefix("gr").tempdir().unwrap();
+    let home = test_kit::place::private();
     std::fs::write(home.path().join("state"), "a file in the way").unwrap();
     let mut keeper = keeper_command(home.path()).spawn().unwrap();
     let words = first_words(&mut keeper);

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 
 use serde_json::{Value, json};
+use test_kit::wait::until;
 
 use crate::client::Client;
 use crate::host::Host;
@@ -173,10 +174,9 @@ fn a_client_that_asked_for_much_is_heard_again_once_it_has_read_it() {
         (0..asked).map(|id| line.replace("\"id\":0", &format!("\"id\":\"q{id}\""))).collect();
     client.line(burst.trim_end());
     let mut other = host.client();
-    let deadline = std::time::Instant::now() + crate::client::PATIENCE;
-    while other.ok("server.stats", json!({}))["requests"].as_u64() < Some(asked as u64) {
-        assert!(std::time::Instant::now() < deadline, "the requests are not answered");
-    }
+    until("the requests are answered", || {
+        other.ok("server.stats", json!({}))["requests"].as_u64() >= Some(asked as u64)
+    });
     let first = client.until(|frame| frame["id"] == "q0");
     let size = first.to_string().len() * asked;
     assert!(size > 1 << 20, "{size} bytes queue up");
@@ -196,8 +196,5 @@ fn many_requests_at_once_are_refused_not_queued() {
     assert!(ids.contains(&busy["id"].as_u64().unwrap()));
     drop(client);
     let mut other: Client = host.client();
-    let deadline = std::time::Instant::now() + crate::client::PATIENCE;
-    while other.ok("server.stats", json!({}))["waits"] != 0 {
-        assert!(std::time::Instant::now() < deadline, "waits outlive their client");
-    }
+    until("the waits end with their client", || other.ok("server.stats", json!({}))["waits"] == 0);
 }

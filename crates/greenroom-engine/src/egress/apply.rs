@@ -1,15 +1,17 @@
 //! Output with the answers of filters applied: bytes in, edited bytes out.
 //!
-//! Escape sequences always pass, so that colours and the place of the cursor are what they would be; only text is
-//! masked, dropped or replaced.
+//! Escape sequences always pass, so that colours and the place of the cursor are what they would
+//! be; only text is masked, dropped or replaced.
 
-use crate::egress::ledger::{Edit, Edits};
-use crate::egress::lexer::{Lexer, Tokens};
+use greenroom_term::{Tokenizer, Tokens};
+
+use crate::egress::Edit;
+use crate::egress::ledger::Edits;
 use crate::id::Seq;
 
 pub(crate) struct Applying {
     edits: Edits,
-    lexer: Lexer,
+    tokenizer: Tokenizer,
     /// Replacements are cut and filled to the length of what they replace.
     same_length: bool,
     /// The edit that holds now or next.
@@ -17,15 +19,15 @@ pub(crate) struct Applying {
 }
 
 impl Applying {
-    pub fn new(edits: Edits, same_length: bool) -> Applying {
-        Applying { edits, lexer: Lexer::default(), same_length, next: 0 }
+    pub(crate) fn new(edits: Edits, same_length: bool) -> Applying {
+        Applying { edits, tokenizer: Tokenizer::default(), same_length, next: 0 }
     }
 
     /// Takes bytes from `at` on. What lies before `from` only sets the scene.
-    pub fn feed(&mut self, at: Seq, bytes: &[u8], from: Seq, out: &mut Vec<u8>) {
-        let mut lexer = std::mem::take(&mut self.lexer);
-        lexer.feed(bytes, &mut Writing { applying: self, bytes, at: at.0, from: from.0, out });
-        self.lexer = lexer;
+    pub(crate) fn feed(&mut self, at: Seq, bytes: &[u8], from: Seq, out: &mut Vec<u8>) {
+        let mut tokenizer = std::mem::take(&mut self.tokenizer);
+        tokenizer.feed(bytes, &mut Writing { applying: self, bytes, at: at.0, from: from.0, out });
+        self.tokenizer = tokenizer;
     }
 }
 
@@ -51,7 +53,7 @@ impl Writing<'_> {
         let shown = match edit {
             _ if at < self.from => None,
             None if at < edits.floor && text && !is_end => mask(byte),
-            None => Some(byte),
+            None | Some((_, _, Edit::Pass)) => Some(byte),
             Some((_, _, Edit::Mask)) if text && !is_end => mask(byte),
             Some((_, _, Edit::Mask)) => Some(byte),
             Some((from, _, Edit::Replace(replacement))) => {
@@ -110,18 +112,6 @@ impl Tokens for Writing<'_> {
     fn quiet(&mut self, len: usize) {
         self.bytes(len, false);
     }
-
-    fn boundary(&mut self) {}
-    fn backspace(&mut self) {}
-    fn string_begins(&mut self) {}
-
-    fn string_text(&mut self, len: usize) {
-        self.bytes(len, false);
-    }
-
-    fn string_is_clipboard(&mut self) {}
-    fn string_is_known(&mut self) {}
-    fn string_ends(&mut self) {}
 }
 
 #[cfg(test)]

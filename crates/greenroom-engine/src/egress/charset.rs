@@ -5,7 +5,7 @@
 pub(crate) struct Charset(u128);
 
 impl Charset {
-    pub const fn of(chars: &str) -> Charset {
+    pub(crate) const fn of(chars: &str) -> Charset {
         let bytes = chars.as_bytes();
         let (mut bits, mut at) = (0, 0);
         while at < bytes.len() {
@@ -24,20 +24,20 @@ impl Charset {
         Charset(bits)
     }
 
-    pub const fn and(self, other: Charset) -> Charset {
+    pub(crate) const fn and(self, other: Charset) -> Charset {
         Charset(self.0 | other.0)
     }
 
-    pub const fn without(self, chars: &str) -> Charset {
+    pub(crate) const fn without(self, chars: &str) -> Charset {
         Charset(self.0 & !Charset::of(chars).0)
     }
 
-    pub const fn has(self, byte: u8) -> bool {
+    pub(crate) const fn has(self, byte: u8) -> bool {
         byte < 128 && self.0 >> byte & 1 == 1
     }
 
     /// How many bytes at the start are in the set.
-    pub fn run(self, text: &[u8]) -> usize {
+    pub(crate) fn run(self, text: &[u8]) -> usize {
         text.iter().position(|&byte| !self.has(byte)).unwrap_or(text.len())
     }
 }

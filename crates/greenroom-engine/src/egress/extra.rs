@@ -1,8 +1,9 @@
 //! What one caller wants hidden besides what is hidden anyway: texts and patterns for one answer.
 //!
-//! In: an answer that may leave. Out: the same with more masks, as wide as what they hide. Colours and rows that the
-//! terminal wrapped do not part a text. Deliberately absent: state. A text that lies half in this answer and half in
-//! the next is not found; what must never be seen is a value of the session.
+//! In: an answer that may leave. Out: the same with more masks, as wide as what they hide. Colours
+//! and rows that the terminal wrapped do not part a text. Deliberately absent: state. A text that
+//! lies half in this answer and half in the next is not found; what must never be seen is a value
+//! of the session.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use crate::egress::{Filtered, grid, redactor};
 
-/// Texts and patterns of one caller, each no longer than [`LENGTH_MAX`] bytes: they are looked for in every answer.
+/// Texts and patterns of one caller, each no longer than [`LENGTH_MAX`] bytes: they are looked for
+/// in every answer.
 pub const EXTRAS_MAX: usize = 64;
 pub const LENGTH_MAX: usize = 4096;
 
@@ -53,10 +55,7 @@ impl Extra {
             let built = RegexBuilder::new(&pattern).size_limit(COMPILED_MAX).build();
             let regex =
                 built.map_err(|error| ExtraError::Pattern { index, why: error.to_string() })?;
-            match regex.is_match(b"") {
-                true => Err(ExtraError::Empty { kind, index }),
-                false => Ok(regex),
-            }
+            if regex.is_match(b"") { Err(ExtraError::Empty { kind, index }) } else { Ok(regex) }
         };
         Ok(Extra(literals.chain(regexes).map(compile).collect::<Result<_, _>>()?))
     }

@@ -1,26 +1,29 @@
-//! The role of a filter from outside (L3): lines in, one verdict for each out.
+//! The role of a filter from outside (L3): lines in, one edit for each out.
 //!
-//! The engine defines the role; whoever hosts plugins plays it. Lines come after the built-in rules: a filter sees
-//! masks where those hid something, and cannot bring back what they took. Deliberately absent: order of plugins,
-//! deadlines, failure policy. The one who answers applies them and always answers.
+//! The engine defines the role; whoever hosts plugins plays it. Lines come after the built-in
+//! rules: a filter sees masks where those hid something, and cannot bring back what they took.
+//! Deliberately absent: order of plugins, deadlines, failure policy. The one who answers applies
+//! them and always answers.
 
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use crate::egress::Sink;
 use crate::id::{Seq, SessionId};
-use crate::process::Wait;
+use crate::process::BoxFuture;
 use crate::store::SessionRecord;
 
 /// So far behind is minutes of work for most filters.
 pub const BEHIND_MAX: u64 = 64 * 1024 * 1024;
 
-/// Knows who filters a session. Asked when one starts or is taken over, before its first byte can be read.
+/// Knows who filters a session. Asked when one starts or is taken over, before its first byte can
+/// be read.
 pub trait Filters: Send + Sync {
-    /// `None`: nobody filters such a session. `noted` is what [`LineFilter::note`] said when somebody last did: whoever
-    /// is named there and cannot be had counts as one who fails, never as one who is not needed. An error says that the
-    /// note cannot be understood.
+    /// `None`: nobody filters such a session. `noted` is what [`LineFilter::note`] said when
+    /// somebody last did: whoever is named there and cannot be had counts as one who fails, never
+    /// as one who is not needed. An error says that the note cannot be understood.
     fn filter_for(
         &self,
         session: &SessionRecord,
@@ -36,22 +39,35 @@ pub trait Filters: Send + Sync {
     }
 }
 
+/// Does work behind a session's back: where `filters` want it done, else where the caller is.
+pub(crate) fn spawn_beside(
+    filters: Option<&Arc<dyn Filters>>,
+    work: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
+    match filters.and_then(|filters| filters.place()) {
+        Some(place) => place.spawn(work),
+        None => tokio::spawn(work),
+    }
+}
+
 /// Decides about lines of a session before a governed sink shows them.
 pub trait LineFilter: Send + Sync {
     /// Whether `sink` may show only what was answered. Asked once per reader, not per line.
     fn governs(&self, sink: Sink) -> bool;
 
-    /// One verdict per line, in order. A missing verdict counts as [`Verdict::Mask`], so that a short answer cannot
-    /// let anything out. Several calls may be under way at once; their lines are in order within a call.
-    fn filter<'a>(&'a self, session: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>>;
+    /// One edit per line, in order. A missing one counts as [`Edit::Mask`], so that a short answer
+    /// cannot let anything out. Several calls may be under way at once; their lines are in order
+    /// within a call.
+    fn filter<'a>(&'a self, session: SessionId, lines: &'a [Line]) -> BoxFuture<'a, Vec<Edit>>;
 
-    /// What every line would be answered with now, whatever it says: then none need be read. Never a text.
-    fn foregone(&self) -> Option<Verdict> {
+    /// What every line would be answered with now, whatever it says: then none need be read. Never
+    /// a text.
+    fn foregone(&self) -> Option<Edit> {
         None
     }
 
-    /// Who filters here, to be kept with the session for [`Filters::filter_for`] of the next daemon; `None` from one who
-    /// is not missed.
+    /// Who filters here, to be kept with the session for [`Filters::filter_for`] of the next
+    /// daemon; `None` from one who is not missed.
     fn note(&self) -> Option<Vec<u8>> {
         None
     }
@@ -70,12 +86,14 @@ pub trait LineFilter: Send + Sync {
 /// What a filter is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Where it begins in the session's output; for a row of a screen, the output that screen shows.
+    /// Where it begins in the session's output; for a row of a screen, the output that screen
+    /// shows.
     pub seq: Seq,
     pub unit: Unit,
     /// Without escape sequences and line end, after the built-in rules.
     pub text: String,
-    /// No line end yet: it was sent because the program paused. The rest comes as a line of its own.
+    /// No line end yet: it was sent because the program paused. The rest comes as a line of its
+    /// own.
     pub partial: bool,
 }
 
@@ -87,9 +105,11 @@ pub enum Unit {
     Rows,
 }
 
-/// What a governed sink shows of a line.
+/// What a governed sink shows of a line. This is the one form of an answer: whoever reads a
+/// plugin's answer makes it, and the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Edit {
+    /// As it is.
     Pass,
     /// This text in its place. Controls in it are removed and the built-in rules see it too.
     Replace(String),

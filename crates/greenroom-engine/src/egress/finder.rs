@@ -1,7 +1,7 @@
 //! The places in a text where something could begin: a filter in front of every closer look.
 //!
-//! Three bytes are hashed at every place and looked up in a small table of bits. Nothing that begins as a rule or a
-//! literal does is missed; a few places too many are fine.
+//! Three bytes are hashed at every place and looked up in a small table of bits. Nothing that
+//! begins as a rule or a literal does is missed; a few places too many are fine.
 
 /// Bits of the table: small enough to stay in the nearest cache.
 const BITS: usize = 1 << 16;
@@ -31,13 +31,13 @@ fn slot(head: u32) -> usize {
 }
 
 impl Heads {
-    pub fn add(&mut self, head: u32) {
+    pub(crate) fn add(&mut self, head: u32) {
         let slot = slot(head);
         self.table[slot / 64] |= 1 << (slot % 64);
         self.count += 1;
     }
 
-    pub fn merge(&mut self, other: &Heads) {
+    pub(crate) fn merge(&mut self, other: &Heads) {
         for (bits, more) in self.table.iter_mut().zip(other.table.iter()) {
             *bits |= more;
         }
@@ -50,7 +50,7 @@ impl Heads {
     }
 
     /// The next place from `from` on where something may begin.
-    pub fn next(&self, text: &[u8], from: usize) -> Option<usize> {
+    pub(crate) fn next(&self, text: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         // Six places per load.
         while let Some(eight) = text.get(at..at + 8) {

@@ -1,18 +1,19 @@
 //! Screens with their secrets masked, on the grid: what is painted piecewise stands together there.
 //!
-//! In: rows. Out: the same rows with as many cells. Rows that the terminal wrapped are one text. Programs that wrap by
-//! themselves, within a frame of their own, leave no such mark: known values are looked for across those rows too.
+//! In: rows. Out: the same rows with as many cells. Rows that the terminal wrapped are one text.
+//! Programs that wrap by themselves, within a frame of their own, leave no such mark: known values
+//! are looked for across those rows too.
 
 use std::sync::Arc;
 
 use greenroom_term::{Frame, Row};
 use unicode_width::UnicodeWidthChar;
 
-use crate::egress::Verdict;
-use crate::egress::lane::{Lane, Sought};
+use crate::egress::Edit;
 use crate::egress::literals::Literals;
 use crate::egress::redactor::{PAUSE_CHARS, Redactor, Shield};
 use crate::egress::rules::Rules;
+use crate::egress::scanner::{Scanner, Sought};
 
 /// Rows as one text, and where each run of it came from.
 #[derive(Default)]
@@ -103,7 +104,7 @@ fn across(literals: &Literals, rows: &[Row], spots: &mut Vec<Spot>) {
     for (index, row) in rows.iter().enumerate() {
         joined.core(index, row);
     }
-    let (none, heads) = (Rules::none(), literals.heads());
+    let (none, heads) = (Rules::default(), literals.heads());
     joined.find(&Sought { rules: &none, literals, heads: &heads, all: false }, false, spots);
 }
 
@@ -170,15 +171,15 @@ impl Joined {
     }
 
     fn find(&self, sought: &Sought<'_>, open: bool, spots: &mut Vec<Spot>) {
-        let mut lane = Lane::default();
+        let mut scanner = Scanner::default();
         let mut found = Vec::new();
-        lane.push(&self.text, 0);
-        let pending = lane.scan_all(sought, !open, &mut found);
+        scanner.push(&self.text, 0);
+        let pending = scanner.scan_all(sought, !open, &mut found);
         let mut ranges: Vec<(usize, usize)> =
             found.iter().map(|finding| (finding.from as usize, finding.to as usize)).collect();
         if let Some(pending) = pending {
             let chars = PAUSE_CHARS.min(pending.whole / 4);
-            ranges.push((lane.after(pending.from, chars) as usize, self.text.len()));
+            ranges.push((scanner.after(pending.from, chars) as usize, self.text.len()));
         }
         for (from, to) in ranges {
             self.locate(from, to, spots);
@@ -199,17 +200,17 @@ impl Joined {
 fn mask(rows: &mut [Row], spots: Vec<Spot>) {
     for (row, run, range) in spots {
         let Some(run) = rows.get_mut(row).and_then(|row| row.runs.get_mut(run)) else { continue };
-        // A mask may be shorter than the text it replaced, so another mask may have moved this one's place: bytes
-        // are kept by padding with what a terminal ignores, and dropped at the end.
+        // A mask may be shorter than the text it replaced, so another mask may have moved this
+        // one's place: bytes are kept by padding with what a terminal ignores, and dropped at the
+        // end.
         let mut out = String::with_capacity(run.text.len());
         for (at, c) in run.text.char_indices() {
-            match range.contains(&at) && c != ' ' && c != '\0' {
-                true => {
-                    let width = c.width().unwrap_or(0);
-                    out.extend(std::iter::repeat_n('*', width));
-                    out.extend(std::iter::repeat_n('\0', c.len_utf8().saturating_sub(width)));
-                }
-                false => out.push(c),
+            if range.contains(&at) && c != ' ' && c != '\0' {
+                let width = c.width().unwrap_or(0);
+                out.extend(std::iter::repeat_n('*', width));
+                out.extend(std::iter::repeat_n('\0', c.len_utf8().saturating_sub(width)));
+            } else {
+                out.push(c);
             }
         }
         run.text = out;
@@ -272,11 +273,11 @@ fn joined_rows(
 }
 
 /// Shows rows as a filter wants them shown.
-pub(super) fn show(rows: &mut [Row], cols: usize, verdict: &Verdict) {
-    match verdict {
-        Verdict::Pass => {}
-        Verdict::Drop => rows.iter_mut().for_each(|row| row.runs.clear()),
-        Verdict::Mask => {
+pub(super) fn show(rows: &mut [Row], cols: usize, edit: &Edit) {
+    match edit {
+        Edit::Pass => {}
+        Edit::Drop => rows.iter_mut().for_each(|row| row.runs.clear()),
+        Edit::Mask => {
             let all = rows.iter().enumerate().flat_map(|(row, cells)| {
                 cells
                     .runs
@@ -287,7 +288,7 @@ pub(super) fn show(rows: &mut [Row], cols: usize, verdict: &Verdict) {
             let all = all.collect();
             mask(rows, all);
         }
-        Verdict::Replace(text) => {
+        Edit::Replace(text) => {
             let mut rest = text.chars();
             for row in rows {
                 let (mut line, mut width) = (String::new(), 0);

@@ -1,31 +1,31 @@
 //! What filters from outside answered (L3), by place in the output, and how far they have answered.
 //!
-//! In: verdicts in the order of the lines. Out: edits for whoever reads, and the point beyond which nothing may be
-//! shown yet. Kept beside the journal, so that a restart neither forgets an answer nor asks twice. Each entry ends with a
-//! checksum: what comes after a damaged one is asked about again. Bounded: where too many edits would have to be
-//! remembered, everything before them is masked.
+//! In: edits in the order of the lines. Out: edits for whoever reads, and the point beyond which
+//! nothing may be shown yet. Kept beside the journal, so that a restart neither forgets an answer
+//! nor asks twice. Each entry ends with a checksum: what comes after a damaged one is asked about
+//! again. Bounded: where too many edits would have to be remembered, everything before them is
+//! masked.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
+use crate::egress::Edit;
 use crate::id::Seq;
 use crate::keep;
+use crate::lock::lock;
 
 /// Edits remembered per session.
 const EDITS_MAX: usize = 32 * 1024;
 
 /// Text of replacements remembered per session.
 const TEXT_MAX: usize = 8 * 1024 * 1024;
-
-/// A replacement is no longer than this: a filter that answers with a book gets a mask.
-pub(crate) const REPLACE_MAX: usize = 64 * 1024;
 
 /// A file longer than this is begun anew.
 const FILE_MAX: u64 = 32 * 1024 * 1024;
@@ -35,25 +35,14 @@ const FILE: &str = "answers";
 const MAGIC_OLD: &[u8; 8] = b"grled\0\0\x01";
 const MAGIC: &[u8; 8] = b"granswr2";
 
-/// What is shown of a range of output.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Edit {
-    /// Masks of the same width.
-    Mask,
-    /// Nothing but its escape sequences.
-    Drop,
-    /// This, then its escape sequences.
-    Replace(String),
-}
-
 pub(crate) struct Ledger {
-    book: Mutex<Book>,
+    entries: Mutex<Entries>,
     answered: watch::Sender<Seq>,
     lost: AtomicBool,
 }
 
 #[derive(Default)]
-struct Book {
+struct Entries {
     /// By where they begin; they do not overlap.
     edits: BTreeMap<u64, (u64, Edit)>,
     text: usize,
@@ -71,13 +60,13 @@ pub(crate) struct Edits {
 }
 
 impl Ledger {
-    pub fn exists(dir: &Path) -> bool {
+    pub(crate) fn exists(dir: &Path) -> bool {
         dir.join(FILE).exists()
     }
 
-    /// As an earlier daemon left it in `dir`; without a file of its own from nothing on. A file that cannot be used is
-    /// set aside.
-    pub fn open(dir: &Path) -> io::Result<Ledger> {
+    /// As an earlier daemon left it in `dir`; without a file of its own from nothing on. A file
+    /// that cannot be used is set aside.
+    pub(crate) fn open(dir: &Path) -> io::Result<Ledger> {
         let path = dir.join(FILE);
         let (bytes, mut lost) = match keep::read(&path, 2 * FILE_MAX) {
             Ok(bytes) => (bytes.unwrap_or_default(), false),
@@ -87,86 +76,89 @@ impl Ledger {
                 (Vec::new(), true)
             }
         };
-        let mut book = Book::default();
-        let (answered, good) = book.read(&bytes);
+        let mut entries = Entries::default();
+        let (answered, good) = entries.read(&bytes);
         lost |= good < bytes.len();
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
         if good == 0 || bytes.starts_with(MAGIC_OLD) {
-            book.file = Some(file);
-            book.rewrite(answered)?;
+            entries.file = Some(file);
+            entries.rewrite(answered)?;
         } else {
             // What a crash left of a last record must not be read as part of the next.
             file.set_len(good as u64)?;
-            book.written = good as u64;
-            book.file = Some(file);
+            entries.written = good as u64;
+            entries.file = Some(file);
         }
         let lost = AtomicBool::new(lost);
-        Ok(Ledger { book: Mutex::new(book), answered: watch::Sender::new(answered), lost })
+        Ok(Ledger { entries: Mutex::new(entries), answered: watch::Sender::new(answered), lost })
     }
 
     /// Answers of an earlier daemon are gone: only who filters can say what may be shown.
-    pub fn has_lost(&self) -> bool {
+    pub(crate) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
     /// The same, found out by somebody else: there was a file and now there is none.
-    pub fn lose(&self) {
+    pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }
 
-    /// One that ends with this daemon.
-    pub fn in_memory() -> Ledger {
-        Ledger { book: Mutex::default(), answered: watch::Sender::new(Seq(0)), lost: true.into() }
+    /// A ledger without a file, which ends with this daemon.
+    pub(crate) fn in_memory() -> Ledger {
+        Ledger {
+            entries: Mutex::default(),
+            answered: watch::Sender::new(Seq(0)),
+            lost: true.into(),
+        }
     }
 
     /// Nothing beyond this may be shown.
-    pub fn answered(&self) -> Seq {
+    pub(crate) fn answered(&self) -> Seq {
         *self.answered.borrow()
     }
 
-    pub fn changes(&self) -> watch::Receiver<Seq> {
+    pub(crate) fn changes(&self) -> watch::Receiver<Seq> {
         self.answered.subscribe()
     }
 
-    /// Whoever waits for answers looks again: somebody else gives them now, or nobody.
-    pub fn wake(&self) {
+    /// Lets every waiting reader look again: somebody else answers now, or nobody.
+    pub(crate) fn wake(&self) {
         self.answered.send_modify(|_| {});
     }
 
     /// Enters what was answered about the output up to `to`. On disk before anybody sees it.
-    pub fn enter(&self, edits: Vec<(Seq, Seq, Edit)>, to: Seq) -> io::Result<()> {
-        let mut book = self.book();
+    pub(crate) fn enter(&self, mut edits: Vec<(Seq, Seq, Edit)>, to: Seq) -> io::Result<()> {
+        // Most lines pass; only what changes has to be remembered.
+        edits.retain(|(_, _, edit)| *edit != Edit::Pass);
+        let mut entries = lock(&self.entries);
         let mut bytes = Vec::new();
         for (from, to, edit) in &edits {
             record(&mut bytes, from.0, to.0, edit);
         }
         end(&mut bytes, 0, to.0);
-        let kept = book.append(&bytes, self.answered());
+        let kept = entries.append(&bytes, self.answered());
         for (from, to, edit) in edits {
-            book.insert(from.0, to.0, edit);
+            entries.insert(from.0, to.0, edit);
         }
-        book.bound();
-        drop(book);
+        entries.bound();
+        drop(entries);
         self.answered.send_modify(|answered| *answered = (*answered).max(to));
         kept
     }
 
     /// The edits of `from..to`.
-    pub fn edits(&self, from: Seq, to: Seq) -> Edits {
-        let book = self.book();
-        let before = book.edits.range(..from.0).next_back().filter(|(_, (end, _))| *end > from.0);
-        let within = book.edits.range(from.0..to.0.max(from.0));
+    pub(crate) fn edits(&self, from: Seq, to: Seq) -> Edits {
+        let entries = lock(&self.entries);
+        let before =
+            entries.edits.range(..from.0).next_back().filter(|(_, (end, _))| *end > from.0);
+        let within = entries.edits.range(from.0..to.0.max(from.0));
         let list =
             before.into_iter().chain(within).map(|(from, (to, edit))| (*from, *to, edit.clone()));
-        Edits { floor: book.floor, list: list.collect() }
-    }
-
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        Edits { floor: entries.floor, list: list.collect() }
     }
 }
 
-impl Book {
+impl Entries {
     /// Takes what can be read; says up to where the filters had answered, and how much was good.
     fn read(&mut self, bytes: &[u8]) -> (Seq, usize) {
         let checked = bytes.starts_with(MAGIC);
@@ -182,7 +174,7 @@ impl Book {
             rest = after;
             match edit {
                 Some(edit) => waiting.push((from, to, edit)),
-                None if checked && !is_whole(&bytes[good..at]) => break,
+                None if checked && keep::unchecked(&bytes[good..at]).is_none() => break,
                 None => {
                     answered = answered.max(to);
                     waiting.drain(..).for_each(|(from, to, edit)| self.insert(from, to, edit));
@@ -244,12 +236,13 @@ impl Book {
 fn weight(edit: &Edit) -> usize {
     match edit {
         Edit::Replace(text) => text.len(),
-        _ => 0,
+        Edit::Pass | Edit::Drop | Edit::Mask => 0,
     }
 }
 
 fn record(out: &mut Vec<u8>, from: u64, to: u64, edit: &Edit) {
     let (kind, text) = match edit {
+        Edit::Pass => return,
         Edit::Mask => (1u8, ""),
         Edit::Drop => (2, ""),
         Edit::Replace(text) => (3, text.as_str()),
@@ -269,12 +262,6 @@ fn end(out: &mut Vec<u8>, begin: usize, answered: u64) {
     out.extend(4u32.to_le_bytes());
     let sum = crc32fast::hash(&out[begin..]);
     out.extend(sum.to_le_bytes());
-}
-
-fn is_whole(entry: &[u8]) -> bool {
-    entry
-        .split_last_chunk::<4>()
-        .is_some_and(|(body, sum)| crc32fast::hash(body) == u32::from_le_bytes(*sum))
 }
 
 fn unrecord(bytes: &[u8]) -> Option<(u64, u64, Option<Edit>, &[u8])> {

@@ -1,13 +1,14 @@
 //! Output as lines, for filters from outside.
 //!
-//! In: masked output with its numbers. Out: lines with the range of output each stands for. A line ends at a line
-//! feed. Of one that was drawn several times with carriage returns only the last drawing is a line; the others are
-//! reported as drawn over, and nobody will see them.
+//! In: masked output with its numbers. Out: lines with the range of output each stands for. A line
+//! ends at a line feed. Of one that was drawn several times with carriage returns only the last
+//! drawing is a line; the others are reported as drawn over, and nobody will see them.
 
 use std::collections::VecDeque;
 
+use greenroom_term::{Tokenizer, Tokens};
+
 use crate::egress::filter::{Line, Unit};
-use crate::egress::lexer::{Lexer, Tokens};
 use crate::id::Seq;
 
 /// A line without an end is cut here: filters are made for lines.
@@ -30,7 +31,7 @@ pub(crate) struct Placed {
 
 #[derive(Default)]
 pub(crate) struct Assembler {
-    lexer: Lexer,
+    tokenizer: Tokenizer,
     now: Now,
     done: VecDeque<Placed>,
 }
@@ -62,38 +63,39 @@ impl Now {
 
 impl Assembler {
     /// The next byte is `at`.
-    pub fn new(at: Seq) -> Assembler {
+    pub(crate) fn new(at: Seq) -> Assembler {
         let now = Now { drawn_from: at.0, from: at.0, to: at.0, ..Now::default() };
         Assembler { now, ..Assembler::default() }
     }
 
-    pub fn feed(&mut self, at: Seq, bytes: &[u8]) {
-        let mut lexer = std::mem::take(&mut self.lexer);
-        lexer.feed(bytes, &mut Reading { assembler: self, bytes, at: at.0 });
-        self.lexer = lexer;
+    pub(crate) fn feed(&mut self, at: Seq, bytes: &[u8]) {
+        let mut tokenizer = std::mem::take(&mut self.tokenizer);
+        tokenizer.feed(bytes, &mut Reading { assembler: self, bytes, at: at.0 });
+        self.tokenizer = tokenizer;
     }
 
     /// Finished lines.
-    pub fn take(&mut self, most: usize) -> Vec<Placed> {
+    pub(crate) fn take(&mut self, most: usize) -> Vec<Placed> {
         self.done.drain(..self.done.len().min(most)).collect()
     }
 
     /// Lines that were too many.
-    pub fn give_back(&mut self, lines: Vec<Placed>) {
+    pub(crate) fn give_back(&mut self, lines: Vec<Placed>) {
         lines.into_iter().rev().for_each(|line| self.done.push_front(line));
     }
 
-    pub fn has_lines(&self) -> bool {
+    pub(crate) fn has_lines(&self) -> bool {
         !self.done.is_empty()
     }
 
     /// Whether there is a line without an end.
-    pub fn has_partial(&self) -> bool {
+    pub(crate) fn has_partial(&self) -> bool {
         !self.now.text.is_empty()
     }
 
-    /// The program paused: what there is of the last line becomes a line. `at` is where the output ends.
-    pub fn flush(&mut self, at: Seq) {
+    /// The program paused: what there is of the last line becomes a line. `at` is where the output
+    /// ends.
+    pub(crate) fn flush(&mut self, at: Seq) {
         if self.has_partial() {
             self.now.to = at.0;
             self.now.returned = false;
@@ -185,16 +187,6 @@ impl Tokens for Reading<'_> {
         // A whole character.
         while self.assembler.now.text.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
     }
-
-    fn string_begins(&mut self) {}
-
-    fn string_text(&mut self, len: usize) {
-        self.skip(len);
-    }
-
-    fn string_is_clipboard(&mut self) {}
-    fn string_is_known(&mut self) {}
-    fn string_ends(&mut self) {}
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
-//! The values a session was given and must not show: as they are, and as they look when something wrote them down.
+//! The values a session was given and must not show: as they are, and as they look when something
+//! wrote them down.
 //!
-//! In: values. Out: pieces to look for. A value is also looked for as JSON, in a URL, and in base64 at each of its
-//! three alignments. A long value is looked for in pieces, so that little has to be held back and half of a key is
-//! hidden, too. Deliberately absent: anything that shows a value. `Debug` does not.
+//! In: values. Out: pieces to look for. A value is also looked for as JSON, in a URL, and in base64
+//! at each of its three alignments. A long value is looked for in pieces, so that little has to be
+//! held back and half of a key is hidden, too. Deliberately absent: anything that shows a value.
+//! `Debug` does not.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -31,10 +33,8 @@ const DISTINCT_MIN: u32 = 4;
 pub struct Literals {
     /// Sorted, without doubles.
     pieces: Vec<Box<[u8]>>,
-    /// Of which bytes one may begin.
+    /// The bytes a literal may begin with.
     first: [u64; 4],
-    /// Values left out because there were too many.
-    left_out: usize,
 }
 
 impl std::fmt::Debug for Literals {
@@ -44,15 +44,11 @@ impl std::fmt::Debug for Literals {
 }
 
 impl Literals {
-    /// Values shorter than [`VALUE_MIN`] are refused.
+    /// Values shorter than [`VALUE_MIN`] are left out, and those beyond [`PIECES_MAX`].
     pub fn new<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Literals {
         let mut literals = Literals::default();
         for value in values {
-            if value.len() < VALUE_MIN {
-                continue;
-            }
-            if literals.pieces.len() >= PIECES_MAX {
-                literals.left_out += 1;
+            if value.len() < VALUE_MIN || literals.pieces.len() >= PIECES_MAX {
                 continue;
             }
             for form in forms(value) {
@@ -69,11 +65,6 @@ impl Literals {
 
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
-    }
-
-    /// Values that could not be looked for because there were too many.
-    pub fn left_out(&self) -> usize {
-        self.left_out
     }
 
     pub(crate) fn heads(&self) -> Heads {
@@ -97,7 +88,8 @@ impl Literals {
             .unwrap_or(0)
     }
 
-    /// Where the end of `text` begins that may become a piece, and how long the shortest such piece is.
+    /// Where the end of `text` begins that may become a piece, and how long the shortest such piece
+    /// is.
     pub(crate) fn pending(&self, text: &[u8]) -> Option<(usize, usize)> {
         let from = text.len().saturating_sub(PIECE_MAX - 1);
         (from..text.len()).find_map(|at| {
@@ -213,7 +205,8 @@ fn url(value: &[u8], form: bool) -> Vec<u8> {
     out
 }
 
-/// The characters of base64 that depend on nothing but the value, if it stands `shift` bytes after a group's start.
+/// The characters of base64 that depend on nothing but the value, if it stands `shift` bytes after
+/// a group's start.
 fn base64(value: &[u8], shift: usize) -> [Vec<u8>; 2] {
     let mut shifted = vec![0; shift];
     shifted.extend_from_slice(value);

@@ -1,28 +1,27 @@
 //! The boundary every text crosses on its way out of the core.
 //!
-//! Inside, what a program printed is [`Raw`]: it cannot be serialised and its `Debug` hides the content. What may
-//! leave is [`Filtered`]. [`Egress`] is the one place that turns one into the other; a sink that takes `Filtered<T>`
-//! therefore cannot be reached by a text that no filter saw.
+//! Inside, what a program printed is [`Raw`]: it cannot be serialised and its `Debug` hides the
+//! content. What may leave is [`Filtered`]. [`Egress`] is the one place that turns one into the
+//! other; a sink that takes `Filtered<T>` therefore cannot be reached by a text that no filter saw.
 //!
-//! Four layers: [`lexer`] (text and what is between), [`rules`] and [`literals`] (what is a secret), both in
-//! [`redactor`] for streams and [`grid`] for screens, always on; then [`filter`]s from outside, whose answers are kept
-//! in a [`ledger`]. Deliberately absent: any other way to make a `Filtered`, and anything that could make the session
-//! wait: all of this runs where the reader is.
+//! Four layers: the terminal's [`Tokenizer`](greenroom_term::Tokenizer) (text and what is between),
+//! [`rules`] and [`literals`] (what is a secret), both in [`redactor`] for streams and [`grid`] for
+//! screens, always on; then [`filter`]s from outside, whose answers are kept in a [`ledger`].
+//! Deliberately absent: any other way to make a `Filtered`, and anything that could make the
+//! session wait: all of this runs where the reader is.
 
 mod apply;
 mod charset;
 mod extra;
 mod filter;
 mod finder;
-pub(crate) mod flow;
 mod grid;
-mod lane;
 mod ledger;
-mod lexer;
 mod lines;
 mod literals;
 mod redactor;
 mod rules;
+mod scanner;
 mod terms;
 mod test_file;
 mod vault;
@@ -32,24 +31,26 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-use greenroom_term::{Frame, Row};
+use greenroom_term::{AnnotatedKeyframe, Frame, Row};
 use tokio::task::AbortHandle;
 
 pub(crate) use apply::Applying;
 pub use extra::{EXTRAS_MAX, Extra, ExtraError, LENGTH_MAX};
-pub use filter::{BEHIND_MAX, Filters, Line, LineFilter, Unit, Verdict};
-pub use flow::{EXPIRE, PAUSE};
-pub use lane::VALUE;
-pub(crate) use ledger::{Edit, Edits, Ledger, REPLACE_MAX};
+pub(crate) use filter::spawn_beside;
+pub use filter::{BEHIND_MAX, Edit, Filters, Line, LineFilter, Unit};
+pub(crate) use ledger::{Edits, Ledger};
 pub(crate) use lines::{Assembler, Placed};
 pub use literals::{Literals, VALUE_MIN};
-pub use redactor::{HOLD_MAX, LOOK_AHEAD, LOOK_BACK, Masked, Redactor, Shield};
+pub use redactor::{EXPIRE, HOLD_MAX, LOOK_AHEAD, LOOK_BACK, Masked, PAUSE, Redactor, Shield};
 pub use rules::Rules;
+pub use scanner::VALUE;
 pub(crate) use terms::Terms;
 pub use test_file::{Spotted, spot};
+pub(crate) use vault::random;
 pub use vault::{HostKey, LoadedKey};
 
 use crate::id::{Seq, SessionId};
+use crate::lock::lock;
 
 /// Text or bytes of a session as the program printed them.
 #[derive(Clone)]
@@ -59,23 +60,17 @@ impl<T> Raw<T> {
     pub fn new(value: T) -> Raw<T> {
         Raw(value)
     }
-}
 
-impl Raw<flow::Picture> {
-    /// For the one who asks filters about it before it is shown.
-    pub(crate) fn inside(self) -> flow::Picture {
+    /// For whoever masks it, or asks filters about it, before it is shown.
+    pub(crate) fn inside(self) -> T {
         self.0
     }
 }
 
 impl<T: AsRef<[u8]>> Raw<T> {
     /// How much there is.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.as_ref().len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -137,38 +132,34 @@ impl Sink {
         Sink::Event,
         Sink::Log,
     ];
-
-    /// Its name in logs and events.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Sink::AttachLocal => "attach.local",
-            Sink::AttachRemote => "attach.remote",
-            Sink::Stream => "stream",
-            Sink::Transcript => "transcript",
-            Sink::Recording => "recording",
-            Sink::Snapshot => "snapshot",
-            Sink::Event => "event",
-            Sink::Log => "log",
-        }
-    }
 }
 
-/// Whether a reader sees masks or what they hide.
+/// What a reader sees of secrets: masks, or what they hide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sight {
+pub enum Secrets {
     #[default]
     Masked,
     /// Only for a caller who may see secrets: whoever builds this has checked that.
-    Bare,
+    Unmasked,
 }
+
+/// What a text belongs to: the session, and how much of its output a reader has seen with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub session: SessionId,
+    pub seq: Seq,
+}
+
+/// A replacement is no longer than this: a filter that answers with a book gets a mask.
+const REPLACE_MAX: usize = 64 * 1024;
 
 /// Rows of one question to a filter.
 const ROWS_AT_ONCE: usize = 256;
 
-/// What filters said about the rows of a screen, by their text: the next screen has most of them again.
+/// What filters said about the rows of a screen, by their text: the next screen has most of them
+/// again.
 #[derive(Default)]
-pub(crate) struct Known(HashMap<String, Verdict>);
+pub(crate) struct RowAnswers(HashMap<String, Edit>);
 
 /// How a host filters.
 #[derive(Clone, Debug)]
@@ -182,7 +173,6 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    #[must_use]
     pub fn new(rules: Arc<Rules>, attach: bool, key: HostKey) -> Redaction {
         Redaction { common: Arc::new(Shield::new(rules, Literals::default())), attach, key }
     }
@@ -211,60 +201,50 @@ pub(crate) struct Governed {
 }
 
 impl Governed {
-    fn without_filter(ledger: Arc<Ledger>) -> Governed {
-        Governed { filter: None, meant_for: Vec::new(), ledger, worker: Mutex::default() }
-    }
-
-    pub fn ledger(&self) -> &Ledger {
+    pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
     /// Answers are gone and nobody is there to give them again.
-    pub fn forgotten(&self) -> bool {
+    pub(crate) fn forgotten(&self) -> bool {
         let answers =
             |filter: &Arc<dyn LineFilter>| Sink::ALL.into_iter().any(|sink| filter.governs(sink));
         self.ledger.has_lost() && !self.filter.as_ref().is_some_and(answers)
     }
 
-    /// What was answered about a part of the output. Where answers are gone for good, everything is masked.
-    pub fn edits(&self, from: Seq, to: Seq) -> Edits {
-        match self.forgotten() {
-            true => Edits { floor: u64::MAX, list: Vec::new() },
-            false => self.ledger.edits(from, to),
+    /// What was answered about a part of the output. Where answers are gone for good, everything is
+    /// masked.
+    pub(crate) fn edits(&self, from: Seq, to: Seq) -> Edits {
+        if self.forgotten() {
+            Edits { floor: u64::MAX, list: Vec::new() }
+        } else {
+            self.ledger.edits(from, to)
         }
     }
 
-    pub fn filter(&self) -> Arc<dyn LineFilter> {
+    pub(crate) fn filter(&self) -> Arc<dyn LineFilter> {
         self.filter.clone().expect("a worker has a filter")
     }
 
-    pub fn has_filter(&self) -> bool {
+    pub(crate) fn has_filter(&self) -> bool {
         self.filter.is_some()
     }
 
-    pub fn worked_by(&self, task: AbortHandle) {
-        *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    pub(crate) fn worked_by(&self, task: AbortHandle) {
+        *lock(&self.worker) = Some(task);
     }
 
     /// Beyond this nothing may be shown; `None` if nobody answers for it.
-    pub fn limit(&self, sink: Sink) -> Option<Seq> {
+    pub(crate) fn limit(&self, sink: Sink) -> Option<Seq> {
         let governs = self.filter.as_ref().is_some_and(|filter| filter.governs(sink));
         governs.then(|| self.ledger.answered())
     }
 
-    /// Whether what was answered holds for `sink`. Without a filter nobody says any more for which it was meant.
-    pub fn concerns(&self, sink: Sink) -> bool {
+    /// Whether what was answered holds for `sink`. Without a filter nobody says any more for which
+    /// it was meant.
+    pub(crate) fn concerns(&self, sink: Sink) -> bool {
         let governs = |filter: &Arc<dyn LineFilter>| filter.governs(sink);
         self.meant_for.contains(&sink) || self.filter.as_ref().is_none_or(governs)
-    }
-}
-
-impl Drop for Governed {
-    fn drop(&mut self) {
-        let worker = self.worker.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(task) = worker.take() {
-            task.abort();
-        }
     }
 }
 
@@ -275,27 +255,25 @@ impl fmt::Debug for Egress {
 }
 
 impl Egress {
-    #[must_use]
     pub fn new(redaction: &Redaction, literals: Literals) -> Egress {
-        let shield = match literals.is_empty() {
-            true => redaction.common.clone(),
-            false => Arc::new(redaction.common.with(literals)),
-        };
-        Egress::of(shield, redaction.attach)
+        Egress::noted(redaction, literals, false)
     }
 
     /// The same with the local human's own stream filtered if either says so.
-    #[must_use]
     pub(crate) fn noted(redaction: &Redaction, literals: Literals, attach: bool) -> Egress {
-        let filtered = Redaction { attach: redaction.attach || attach, ..redaction.clone() };
-        Egress::new(&filtered, literals)
+        let shield = if literals.is_empty() {
+            redaction.common.clone()
+        } else {
+            Arc::new(redaction.common.with(literals))
+        };
+        Egress::of(shield, redaction.attach || attach, None)
     }
 
-    /// For a session of which it is not known what must be hidden: all text is masked, and `why` is told.
-    #[must_use]
+    /// For a session of which it is not known what must be hidden: all text is masked, and `why` is
+    /// told.
     pub(crate) fn withheld(redaction: &Redaction, attach: bool, why: String) -> Egress {
         let attach = redaction.attach || attach;
-        Egress::made(Arc::new(redaction.common.opaque()), attach, Some(why))
+        Egress::of(Arc::new(redaction.common.opaque()), attach, Some(why))
     }
 
     /// Why readers see masks where they would see text if all were well.
@@ -308,18 +286,13 @@ impl Egress {
     }
 
     /// The built-in rules alone, for texts that belong to no session.
-    #[must_use]
     pub fn built_in() -> Egress {
         static SHIELD: OnceLock<Arc<Shield>> = OnceLock::new();
         let made = || Arc::new(Shield::new(Rules::built_in(), Literals::default()));
-        Egress::of(SHIELD.get_or_init(made).clone(), true)
+        Egress::of(SHIELD.get_or_init(made).clone(), true, None)
     }
 
-    fn of(shield: Arc<Shield>, attach: bool) -> Egress {
-        Egress::made(shield, attach, None)
-    }
-
-    fn made(shield: Arc<Shield>, attach: bool, withheld: Option<String>) -> Egress {
+    fn of(shield: Arc<Shield>, attach: bool, withheld: Option<String>) -> Egress {
         Egress(Arc::new(Inner { shield, attach, withheld, governed: RwLock::default() }))
     }
 
@@ -342,34 +315,23 @@ impl Egress {
     }
 
     /// Has `filter` answer for what governed sinks show. What was answered before is in `dir`.
-    pub(crate) fn govern(
-        &self,
-        filter: Arc<dyn LineFilter>,
-        dir: &Path,
-    ) -> std::io::Result<Arc<Governed>> {
+    pub(crate) fn govern(&self, filter: Arc<dyn LineFilter>, dir: &Path) -> std::io::Result<()> {
         let ledger = match self.governed() {
             Some(governed) => governed.ledger.clone(),
             None => Arc::new(Ledger::open(dir)?),
         };
-        Ok(self.answered_by(filter, ledger))
+        self.governed_by(Some(filter), ledger);
+        Ok(())
     }
 
-    /// The same, with answers that the next daemon will not know: better than to show what nobody answered for.
+    /// The same, with answers that the next daemon will not know: better than to show what nobody
+    /// answered for.
     pub(crate) fn govern_in_memory(&self, filter: Arc<dyn LineFilter>) {
-        self.answered_by(filter, Arc::new(Ledger::in_memory()));
+        self.governed_by(Some(filter), Arc::new(Ledger::in_memory()));
     }
 
-    fn answered_by(&self, filter: Arc<dyn LineFilter>, ledger: Arc<Ledger>) -> Arc<Governed> {
-        let meant_for = Sink::ALL.into_iter().filter(|sink| filter.governs(*sink)).collect();
-        self.governed_by(Governed {
-            filter: Some(filter),
-            meant_for,
-            ledger,
-            worker: Mutex::default(),
-        })
-    }
-
-    /// Applies what an earlier daemon's filters answered, if they did. `must`: they did, whether or not it is there.
+    /// Applies what an earlier daemon's filters answered, if they did. `must`: they did, whether or
+    /// not it is there.
     pub(crate) fn recall(&self, dir: &Path, must: bool) -> std::io::Result<()> {
         let exists = Ledger::exists(dir);
         if exists || must {
@@ -377,37 +339,37 @@ impl Egress {
             if !exists {
                 ledger.lose();
             }
-            self.governed_by(Governed::without_filter(ledger));
+            self.governed_by(None, ledger);
         }
         Ok(())
     }
 
     /// Answers are gone, and there is no place to keep new ones.
     pub(crate) fn recall_nothing(&self) {
-        self.governed_by(Governed::without_filter(Arc::new(Ledger::in_memory())));
+        self.governed_by(None, Arc::new(Ledger::in_memory()));
     }
 
     /// Nobody answers for new output any more.
     pub(crate) fn free(&self) {
         if let Some(governed) = self.governed() {
-            let ledger = governed.ledger.clone();
-            self.governed_by(Governed::without_filter(ledger));
+            self.governed_by(None, governed.ledger.clone());
         }
     }
 
-    fn governed_by(&self, governed: Governed) -> Arc<Governed> {
-        let governed = Arc::new(governed);
+    /// From now on `filter` answers, or nobody does. What is in the ledger holds either way.
+    fn governed_by(&self, filter: Option<Arc<dyn LineFilter>>, ledger: Arc<Ledger>) {
+        let governs = |sink: &Sink| filter.as_ref().is_some_and(|filter| filter.governs(*sink));
+        let meant_for = Sink::ALL.into_iter().filter(governs).collect();
+        let worker = Mutex::default();
+        let governed = Arc::new(Governed { filter, meant_for, ledger: ledger.clone(), worker });
         let mut slot = self.0.governed.write().unwrap_or_else(PoisonError::into_inner);
-        let old = slot.replace(governed.clone());
+        let old = slot.replace(governed);
         drop(slot);
         // Its worker ends with it; the ledger is the new one's now.
-        if let Some(old) = old
-            && let Some(task) = old.worker.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
+        if let Some(task) = old.and_then(|old| lock(&old.worker).take()) {
             task.abort();
         }
-        governed.ledger.wake();
-        governed
+        ledger.wake();
     }
 
     pub(crate) fn governed(&self) -> Option<Arc<Governed>> {
@@ -419,7 +381,8 @@ impl Egress {
         self.governing(sink).is_some()
     }
 
-    /// Who answers for what `sink` shows. The local attach stream, where it is filtered at all, is like a remote one.
+    /// Who answers for what `sink` shows. The local attach stream, where it is filtered at all, is
+    /// like a remote one.
     fn governing(&self, sink: Sink) -> Option<Arc<dyn LineFilter>> {
         let filter = self.governed()?.filter.clone()?;
         let as_remote = sink == Sink::AttachLocal && self.0.attach;
@@ -427,29 +390,37 @@ impl Egress {
         governs.then_some(filter)
     }
 
-    /// A filter's own words are text like any other.
-    pub(crate) fn replacement(&self, text: &str) -> String {
-        let shown: String = text.chars().filter(|c| !c.is_control() || *c == '\t').collect();
-        grid::text(&self.shield(), &shown)
+    /// A filter's own words are text like any other, and not endless.
+    pub(crate) fn admit(&self, edit: Edit) -> Edit {
+        match edit {
+            Edit::Replace(text) if text.len() > REPLACE_MAX => Edit::Mask,
+            Edit::Replace(text) => {
+                let shown: String =
+                    text.chars().filter(|c| !c.is_control() || *c == '\t').collect();
+                Edit::Replace(grid::text(&self.shield(), &shown))
+            }
+            other => other,
+        }
     }
 
-    /// A masked screen as filters of `sink` want it shown. They are asked about what is not `known` from the last one.
+    /// A masked screen as filters of `sink` want it shown. They are asked about what is not `known`
+    /// from the last one.
     pub(crate) async fn governed_frame(
         &self,
         sink: Sink,
-        place: (SessionId, Seq),
+        origin: Origin,
         frame: Filtered<Arc<Frame>>,
-        known: &mut Known,
+        known: &mut RowAnswers,
     ) -> Filtered<Arc<Frame>> {
         if !self.is_governed(sink) {
             return frame;
         }
         let mut shown = Frame::clone(&frame.0);
         let cols = shown.size.cols();
-        self.governed_rows(sink, place, (&mut shown.rows, cols), known).await;
+        self.governed_rows(sink, origin, &mut shown.rows, cols, known).await;
         if let Some(title) = shown.title.take() {
             shown.title =
-                self.governed_text(sink, place, Filtered(title)).await.map(Filtered::into_inner);
+                self.governed_text(sink, origin, Filtered(title)).await.map(Filtered::into_inner);
         }
         Filtered(Arc::new(shown))
     }
@@ -457,12 +428,12 @@ impl Egress {
     /// Masked scrollback as filters want it shown.
     pub(crate) async fn governed_history(
         &self,
-        place: (SessionId, Seq),
+        origin: Origin,
         mut rows: Filtered<Vec<Row>>,
         cols: u16,
     ) -> Filtered<Vec<Row>> {
-        let known = &mut Known::default();
-        self.governed_rows(Sink::Transcript, place, (&mut rows.0, cols), known).await;
+        let known = &mut RowAnswers::default();
+        self.governed_rows(Sink::Transcript, origin, &mut rows.0, cols, known).await;
         rows
     }
 
@@ -470,94 +441,111 @@ impl Egress {
     async fn governed_rows(
         &self,
         sink: Sink,
-        place: (SessionId, Seq),
-        (rows, cols): (&mut [Row], u16),
-        known: &mut Known,
+        origin: Origin,
+        rows: &mut [Row],
+        cols: u16,
+        known: &mut RowAnswers,
     ) {
         let Some(filter) = self.governing(sink) else { return };
         let cols = usize::from(cols);
         let groups = grid::groups(rows, cols);
-        let mut now = Known::default();
+        let mut now = RowAnswers::default();
         for (_, text) in &groups {
-            if let Some(verdict) = known.0.remove(text) {
-                now.0.insert(text.clone(), verdict);
+            if let Some(edit) = known.0.remove(text) {
+                now.0.insert(text.clone(), edit);
             }
         }
         let mut new: Vec<String> = groups.iter().map(|(_, text)| text.clone()).collect();
         new.retain(|text| !now.0.contains_key(text));
         new.sort_unstable();
         new.dedup();
-        let verdicts = self.verdicts(&*filter, place, Unit::Rows, &new).await;
-        now.0.extend(new.into_iter().zip(verdicts));
+        let edits = self.ask(&*filter, origin, Unit::Rows, &new).await;
+        now.0.extend(new.into_iter().zip(edits));
         for (range, text) in groups {
-            let verdict = now.0.get(&text).unwrap_or(&Verdict::Mask);
-            grid::show(&mut rows[range], cols, verdict);
+            let edit = now.0.get(&text).unwrap_or(&Edit::Mask);
+            grid::show(&mut rows[range], cols, edit);
         }
         *known = now;
     }
 
-    /// A masked text as filters of `sink` want it told, line by line; `None` if nothing of it is left.
+    /// A masked text as filters of `sink` want it told, line by line; `None` if nothing of it is
+    /// left.
     pub(crate) async fn governed_text(
         &self,
         sink: Sink,
-        place: (SessionId, Seq),
+        origin: Origin,
         text: Filtered<String>,
     ) -> Option<Filtered<String>> {
         let Some(filter) = self.governing(sink) else { return Some(text) };
         let lines: Vec<String> = text.0.split('\n').map(str::to_owned).collect();
-        let verdicts = self.verdicts(&*filter, place, Unit::Line, &lines).await;
+        let edits = self.ask(&*filter, origin, Unit::Line, &lines).await;
         let shown: Vec<String> = lines
             .into_iter()
-            .zip(verdicts)
-            .filter_map(|(line, verdict)| match verdict {
-                Verdict::Pass => Some(line),
-                Verdict::Replace(text) => Some(text),
-                Verdict::Mask => Some(grid::stars(&line)),
-                Verdict::Drop => None,
+            .zip(edits)
+            .filter_map(|(line, edit)| match edit {
+                Edit::Pass => Some(line),
+                Edit::Replace(text) => Some(text),
+                Edit::Mask => Some(grid::stars(&line)),
+                Edit::Drop => None,
             })
             .collect();
         (!shown.is_empty()).then(|| Filtered(shown.join("\n")))
     }
 
-    /// One verdict for each text. A missing one is a mask.
-    async fn verdicts(
+    /// One edit for each text. A missing one is a mask.
+    async fn ask(
         &self,
         filter: &dyn LineFilter,
-        (session, seq): (SessionId, Seq),
+        Origin { session, seq }: Origin,
         unit: Unit,
         texts: &[String],
-    ) -> Vec<Verdict> {
+    ) -> Vec<Edit> {
         let mut all = Vec::with_capacity(texts.len());
         for some in texts.chunks(ROWS_AT_ONCE) {
             let line = |text: &String| Line { seq, unit, text: text.clone(), partial: false };
             let lines: Vec<Line> = some.iter().map(line).collect();
-            let mut verdicts = filter.filter(session, &lines).await;
-            verdicts.resize(lines.len(), Verdict::Mask);
-            all.extend(verdicts.into_iter().map(|verdict| match verdict {
-                Verdict::Replace(text) => Verdict::Replace(self.replacement(&text)),
-                other => other,
-            }));
+            let mut edits = filter.filter(session, &lines).await;
+            edits.resize(lines.len(), Edit::Mask);
+            all.extend(edits.into_iter().map(|edit| self.admit(edit)));
         }
         all
     }
 
     /// A text as a whole.
-    pub fn text(&self, _sink: Sink, text: Raw<String>) -> Filtered<String> {
+    pub fn text(&self, text: Raw<String>) -> Filtered<String> {
         Filtered(grid::text(&self.shield(), &text.0))
     }
 
     /// Bytes as a whole, as many as there were.
-    pub fn bytes(&self, _sink: Sink, bytes: Raw<Vec<u8>>) -> Filtered<Vec<u8>> {
+    pub fn bytes(&self, bytes: Raw<Vec<u8>>) -> Filtered<Vec<u8>> {
         Filtered(Redactor::whole(self.shield(), &bytes.0))
     }
 
-    /// A screen.
-    pub fn frame(&self, _sink: Sink, frame: Raw<Arc<Frame>>) -> Filtered<Arc<Frame>> {
+    /// Masks a screen.
+    pub fn frame(&self, frame: Raw<Arc<Frame>>) -> Filtered<Arc<Frame>> {
         Filtered(grid::frame(&self.shield(), &frame.0))
     }
 
+    /// A keyframe. Before its cursor the last `undecided` characters are hidden, too: they may be
+    /// the beginning of a secret, and what follows is decided only after the keyframe was sent.
+    pub(crate) fn keyframe(
+        &self,
+        keyframe: Raw<AnnotatedKeyframe>,
+        undecided: usize,
+    ) -> Filtered<Vec<u8>> {
+        let AnnotatedKeyframe { bytes, to_cursor, wraps } = keyframe.0;
+        let mut redactor = self.redactor_at(Seq(0)).joining(wraps);
+        let mut out = Vec::with_capacity(bytes.len());
+        redactor.feed(&bytes, &mut out);
+        // Not the end of anything: a keyframe may stop in the middle of a title.
+        redactor.expire(&mut out);
+        let end = to_cursor.min(out.len());
+        redactor::mask_last(&mut out[..end], undecided);
+        Filtered(out)
+    }
+
     /// Rows of scrollback, `cols` wide.
-    pub fn rows(&self, _sink: Sink, rows: Raw<Vec<Row>>, cols: u16) -> Filtered<Vec<Row>> {
+    pub fn rows(&self, rows: Raw<Vec<Row>>, cols: u16) -> Filtered<Vec<Row>> {
         Filtered(grid::rows(&self.shield(), rows.0, usize::from(cols)))
     }
 
@@ -567,7 +555,7 @@ impl Egress {
     }
 
     /// As it is, for a caller who may see secrets.
-    pub(crate) fn bare<T>(&self, value: Raw<T>) -> Filtered<T> {
+    pub(crate) fn unmasked<T>(&self, value: Raw<T>) -> Filtered<T> {
         Filtered(value.0)
     }
 }

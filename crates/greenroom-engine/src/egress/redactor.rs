@@ -1,34 +1,43 @@
 //! A stream with its secrets masked: bytes in, as many bytes out, in the same order.
 //!
-//! A mask is as long and as wide as what it hides, so a byte has the same number before and after, and a screen
-//! painted from the masked stream is laid out as the other. What is not decided yet is held back: at most
-//! [`HOLD_MAX`] bytes of text, with the escape sequences between them. The result does not depend on how the bytes
-//! came. Deliberately absent: time. Whoever reads says when a pause was long enough.
+//! A mask is as long and as wide as what it hides, so a byte has the same number before and after,
+//! and a screen painted from the masked stream is laid out as the other. What is not decided yet is
+//! held back: at most [`HOLD_MAX`] bytes of text, with the escape sequences between them. The
+//! result does not depend on how the bytes came. Deliberately absent: time. The reader says when a
+//! pause was long enough.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
+use greenroom_term::{STRING_MAX, Tokenizer, Tokens};
 use unicode_width::UnicodeWidthChar;
 
 use crate::egress::finder::Heads;
-use crate::egress::lane::{Finding, Lane, Pending, SPAN_MAX, Sought};
-use crate::egress::lexer::{Lexer, STRING_CAP, Tokens};
 use crate::egress::literals::Literals;
 use crate::egress::rules::Rules;
+use crate::egress::scanner::{Finding, Pending, SPAN_MAX, Scanner, Sought};
 use crate::id::Seq;
 
 pub use crate::egress::rules::HOLD_MAX;
 
-/// What a reader must feed before the place it begins at, to see what one sees who read from the start: the longest
-/// secret, behind the longest string.
-pub const LOOK_BACK: u64 = SPAN_MAX + STRING_CAP as u64 + 4096;
+/// What a reader must feed before the place it begins at, to see what one sees who read from the
+/// start: the longest secret, behind the longest string.
+pub const LOOK_BACK: u64 = SPAN_MAX + STRING_MAX as u64 + 4096;
 
-/// What a reader must feed after the place it ends at, for nothing there to be undecided: all that may be held back,
-/// with many sequences between.
+/// What a reader must feed after the place it ends at, for nothing there to be undecided: all that
+/// may be held back, with many sequences between.
 pub const LOOK_AHEAD: u64 = 4096;
 
-/// Characters of an undecided end that a pause lets out: enough that a prompt is not stuck on its last letter, too
-/// few to tell a secret.
+/// Output pauses this long: a few characters of an undecided end are let out, so that a prompt is
+/// not stuck.
+pub const PAUSE: Duration = Duration::from_millis(40);
+
+/// Output pauses this long: what is still undecided is masked and let out.
+pub const EXPIRE: Duration = Duration::from_secs(1);
+
+/// Characters of an undecided end that a pause lets out: enough that a prompt is not stuck on its
+/// last letter, too few to tell a secret.
 pub(crate) const PAUSE_CHARS: usize = 3;
 
 /// What is looked for in the texts of one session.
@@ -83,20 +92,20 @@ impl Shield {
 pub struct Masked {
     pub from: Seq,
     pub to: Seq,
-    /// Of [`Rules::name`].
+    /// What [`Rules::name`] names.
     pub rule: u16,
 }
 
 #[derive(Debug)]
 pub struct Redactor {
     shield: Arc<Shield>,
-    lexer: Lexer,
+    tokenizer: Tokenizer,
     /// Bytes not given out yet.
     raw: Vec<u8>,
     /// Number of the first of them.
     base: u64,
-    main: Lane,
-    string: Lane,
+    main: Scanner,
+    string: Scanner,
     strings: Strings,
     /// Line ends between rows that are one text: where they begin, in order.
     joins: VecDeque<u64>,
@@ -120,11 +129,11 @@ impl Redactor {
     pub fn new(shield: Arc<Shield>, at: Seq) -> Redactor {
         Redactor {
             shield,
-            lexer: Lexer::default(),
+            tokenizer: Tokenizer::default(),
             raw: Vec::new(),
             base: at.0,
-            main: Lane::default(),
-            string: Lane::default(),
+            main: Scanner::default(),
+            string: Scanner::default(),
             strings: Strings::default(),
             joins: VecDeque::new(),
             frozen: 0,
@@ -171,8 +180,9 @@ impl Redactor {
     }
 
     /// Bytes of text held back: at most [`HOLD_MAX`].
+    #[cfg(test)]
     pub fn held_text(&self) -> usize {
-        let of = |lane: &Lane| lane.end().saturating_sub(lane.text_at(self.base));
+        let of = |scanner: &Scanner| scanner.end().saturating_sub(scanner.text_at(self.base));
         match self.pending {
             [None, None] => 0,
             [Some(_), None] => of(&self.main) as usize,
@@ -181,8 +191,9 @@ impl Redactor {
         }
     }
 
-    /// How many characters that are seen at the end of the text may become a secret, but for the few that a pause lets
-    /// out. Also of what was let out since: whoever paints the screen paints them again.
+    /// How many characters that are seen at the end of the text may become a secret, but for the
+    /// few that a pause lets out. Also of what was let out since: whoever paints the screen paints
+    /// them again.
     pub(crate) fn undecided(&self) -> usize {
         let Some(pending) = self.pending[0] else { return 0 };
         let from = self.main.after(pending.from, PAUSE_CHARS.min(pending.whole / 4));
@@ -197,14 +208,15 @@ impl Redactor {
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let at = self.base + self.raw.len() as u64;
         self.raw.extend_from_slice(bytes);
-        let mut lexer = std::mem::take(&mut self.lexer);
-        lexer.feed(bytes, &mut Sorting { redactor: self, bytes, at });
-        self.lexer = lexer;
+        let mut tokenizer = std::mem::take(&mut self.tokenizer);
+        tokenizer.feed(bytes, &mut Sorting { redactor: self, bytes, at });
+        self.tokenizer = tokenizer;
         self.scan(false);
         self.give(self.decided(), out);
     }
 
-    /// Like [`Redactor::feed`] for bytes that nobody wants: they were before the place a reader begins at.
+    /// Like [`Redactor::feed`] for bytes that nobody wants: they were before the place a reader
+    /// begins at.
     pub fn prime(&mut self, bytes: &[u8]) {
         let mut nowhere = Vec::new();
         for bytes in bytes.chunks(16 * 1024) {
@@ -215,11 +227,11 @@ impl Redactor {
 
     /// Output paused: a few characters of what is undecided may be seen.
     pub fn paused(&mut self, out: &mut Vec<u8>) {
-        let few = |lane: &Lane, pending: Option<Pending>| {
+        let few = |scanner: &Scanner, pending: Option<Pending>| {
             pending.map_or(u64::MAX, |pending| {
                 let chars = PAUSE_CHARS.min(pending.whole / 4);
-                let to = lane.after(pending.from, chars);
-                if to == lane.end() { u64::MAX } else { lane.raw(to) }
+                let to = scanner.after(pending.from, chars);
+                if to == scanner.end() { u64::MAX } else { scanner.raw(to) }
             })
         };
         let [main, string] = self.pending;
@@ -230,15 +242,15 @@ impl Redactor {
     /// Output paused for long: what is still undecided is masked and let out.
     pub fn expire(&mut self, out: &mut Vec<u8>) {
         self.paused(out);
-        let [main, string] = [&self.main, &self.string].map(|lane| {
-            let from = lane.text_at(self.base);
-            Finding { from, to: lane.end(), rule: 0 }
+        let [main, string] = [&self.main, &self.string].map(|scanner| {
+            let from = scanner.text_at(self.base);
+            Finding { from, to: scanner.end(), rule: 0 }
         });
         if self.pending[0].is_some() {
-            mask(&self.main, main, (self.base, 0), &mut self.raw);
+            mask(&self.main, main, self.base, 0, &mut self.raw);
         }
         if self.pending[1].is_some() {
-            mask(&self.string, string, (self.base, 0), &mut self.raw);
+            mask(&self.string, string, self.base, 0, &mut self.raw);
         }
         self.give(u64::MAX, out);
     }
@@ -260,7 +272,7 @@ impl Redactor {
         let sought = self.shield.sought();
         self.pending[0] = self.main.scan(&sought, ended, &mut self.found);
         for finding in self.found.drain(..) {
-            apply(&self.main, finding, (self.base, self.frozen), &mut self.raw, &mut self.told);
+            apply(&self.main, finding, self.base, self.frozen, &mut self.raw, &mut self.told);
         }
         self.scan_string(ended);
     }
@@ -269,14 +281,14 @@ impl Redactor {
         let sought = self.shield.sought();
         self.pending[1] = self.string.scan(&sought, ended, &mut self.found);
         for finding in self.found.drain(..) {
-            apply(&self.string, finding, (self.base, 0), &mut self.raw, &mut self.told);
+            apply(&self.string, finding, self.base, 0, &mut self.raw, &mut self.told);
         }
     }
 
     /// Up to where nothing can change any more.
     fn decided(&self) -> u64 {
-        let of = |lane: &Lane, pending: Option<Pending>| {
-            pending.map_or(u64::MAX, |pending| lane.raw(pending.from))
+        let of = |scanner: &Scanner, pending: Option<Pending>| {
+            pending.map_or(u64::MAX, |pending| scanner.raw(pending.from))
         };
         of(&self.main, self.pending[0])
             .min(of(&self.string, self.pending[1]))
@@ -291,7 +303,7 @@ impl Redactor {
     }
 }
 
-/// Puts what the lexer finds where it belongs.
+/// Puts what the tokenizer finds where it belongs.
 struct Sorting<'a> {
     redactor: &'a mut Redactor,
     bytes: &'a [u8],
@@ -369,7 +381,8 @@ impl Tokens for Sorting<'_> {
     }
 
     fn string_is_clipboard(&mut self) {
-        // Its number too: a terminal then knows no such string, instead of being told to empty its clipboard.
+        // Its number too: a terminal then knows no such string, instead of being told to empty its
+        // clipboard.
         if let Some(from) = self.redactor.strings.unknown.take() {
             self.hide(from);
         }
@@ -388,17 +401,18 @@ impl Tokens for Sorting<'_> {
 }
 
 fn apply(
-    lane: &Lane,
+    scanner: &Scanner,
     finding: Finding,
-    (base, frozen): (u64, u64),
+    base: u64,
+    frozen: u64,
     raw: &mut [u8],
     told: &mut Option<Vec<Masked>>,
 ) {
-    mask(lane, finding, (base, frozen), raw);
+    mask(scanner, finding, base, frozen, raw);
     if let Some(told) = told
         && finding.to > finding.from
     {
-        let (from, to) = (Seq(lane.raw(finding.from)), Seq(lane.raw(finding.to - 1) + 1));
+        let (from, to) = (Seq(scanner.raw(finding.from)), Seq(scanner.raw(finding.to - 1) + 1));
         match told
             .iter_mut()
             .rev()
@@ -411,9 +425,10 @@ fn apply(
     }
 }
 
-/// Masks what lies in `raw`, whose first byte is number `base`, from `frozen` on. Line ends and tabs stay: they are layout.
-fn mask(lane: &Lane, finding: Finding, (base, frozen): (u64, u64), raw: &mut [u8]) {
-    lane.each_run(finding.from, finding.to, |start, text| {
+/// Masks what lies in `raw`, whose first byte is number `base`, from `frozen` on. Line ends and
+/// tabs stay: they are layout.
+fn mask(scanner: &Scanner, finding: Finding, base: u64, frozen: u64, raw: &mut [u8]) {
+    scanner.each_run(finding.from, finding.to, |start, text| {
         let mut at = 0;
         while at < text.len() {
             let (len, width) = char_at(&text[at..]);
@@ -439,7 +454,8 @@ fn begins_seen(byte: u8) -> bool {
     byte > b' ' && byte != 0x7f && byte & 0xc0 != 0x80
 }
 
-/// Masks the last `count` characters that are seen in `painted`, which begins at no sequence's middle.
+/// Masks the last `count` characters that are seen in `painted`, which begins at no sequence's
+/// middle.
 pub(crate) fn mask_last(painted: &mut [u8], count: usize) {
     if count == 0 {
         return;
@@ -468,7 +484,7 @@ pub(crate) fn mask_where(bytes: &mut [u8], found: impl Fn(&[u8]) -> Vec<std::ops
 /// The places of all bytes that are text.
 fn text_in(bytes: &[u8]) -> Vec<usize> {
     let mut texts = Texts::default();
-    Lexer::default().feed(bytes, &mut texts);
+    Tokenizer::default().feed(bytes, &mut texts);
     texts.ranges.into_iter().flatten().collect()
 }
 
@@ -495,18 +511,6 @@ impl Tokens for Texts {
     fn quiet(&mut self, len: usize) {
         self.at += len;
     }
-
-    fn boundary(&mut self) {}
-    fn backspace(&mut self) {}
-    fn string_begins(&mut self) {}
-
-    fn string_text(&mut self, len: usize) {
-        self.at += len;
-    }
-
-    fn string_is_clipboard(&mut self) {}
-    fn string_is_known(&mut self) {}
-    fn string_ends(&mut self) {}
 }
 
 /// Bytes and columns of the character at the start.

@@ -1,9 +1,10 @@
 //! What governs the output of one session, noted beside its journal when it starts.
 //!
-//! A journal outlives the daemon that knew what must not be shown of it: which values there are, who filters it, and
-//! whether its own terminal is filtered. Whoever takes the session over learns it here, and if that cannot be had, shows
-//! nothing. In: those facts. Out: the same, or the error that they are damaged: the file has a checksum, and the
-//! session's number is in it. Deliberately absent: the values themselves (`vault`), and what filters mean by their note.
+//! A journal outlives the daemon that knew what must not be shown of it: which values there are,
+//! who filters it, and whether its own terminal is filtered. The next daemon learns it here, and
+//! shows nothing if it cannot be had. In: those facts. Out: the same, or the error that they are
+//! damaged: the file has a checksum, and the session's number is in it. Deliberately absent: the
+//! values themselves (`vault`), and what filters mean by their note.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    pub fn file(dir: &Path) -> PathBuf {
+    pub(crate) fn file(dir: &Path) -> PathBuf {
         dir.join(FILE)
     }
 
@@ -40,7 +41,7 @@ impl Terms {
         *self != Terms::default()
     }
 
-    pub fn write(&self, dir: &Path, id: SessionId) -> io::Result<()> {
+    pub(crate) fn write(&self, dir: &Path, id: SessionId) -> io::Result<()> {
         let mut bytes = MAGIC.to_vec();
         bytes.push(u8::from(self.attach));
         bytes.extend(self.values.to_le_bytes());
@@ -48,17 +49,18 @@ impl Terms {
         let filters = self.filters.as_deref().unwrap_or_default();
         bytes.extend(u32::try_from(filters.len()).map_err(io::Error::other)?.to_le_bytes());
         bytes.extend(filters);
-        bytes.extend(checksum(&bytes, id).to_le_bytes());
+        bytes.extend(keep::checksum(&id.0.to_le_bytes(), &bytes).to_le_bytes());
         let lasting = if self.matter() { Lasting::Machine } else { Lasting::Process };
         keep::write(&Terms::file(dir), &bytes, lasting)
     }
 
     /// `None` if there is no such file.
-    pub fn read(dir: &Path, id: SessionId) -> io::Result<Option<Terms>> {
+    pub(crate) fn read(dir: &Path, id: SessionId) -> io::Result<Option<Terms>> {
         let Some(bytes) = keep::read(&Terms::file(dir), FILE_MAX)? else { return Ok(None) };
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "it is damaged");
         let (body, sum) = bytes.split_last_chunk::<4>().ok_or_else(damaged)?;
-        if u32::from_le_bytes(*sum) != checksum(body, id) {
+        // The session is in the sum: another session's file is as good as a damaged one.
+        if u32::from_le_bytes(*sum) != keep::checksum(&id.0.to_le_bytes(), body) {
             return Err(damaged());
         }
         Terms::parse(body).map(Some).ok_or_else(damaged)
@@ -77,14 +79,6 @@ impl Terms {
             filters: (*filtered != 0).then(|| filters.to_vec()),
         })
     }
-}
-
-/// Another session's file is as good as a damaged one.
-fn checksum(bytes: &[u8], id: SessionId) -> u32 {
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&id.0.to_le_bytes());
-    sum.update(bytes);
-    sum.finalize()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What the rules find in a text that is shown to them: for people who want to know before it matters.
+//! What the rules find in a text that is shown to them: for people who want to know before it
+//! matters.
 
 use std::sync::Arc;
 

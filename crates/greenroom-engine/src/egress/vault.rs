@@ -1,8 +1,10 @@
-//! The values of a session, kept for the next daemon: sealed with the host's key, beside the journal.
+//! The values of a session, kept for the next daemon: sealed with the host's key, beside the
+//! journal.
 //!
-//! A journal outlives the process whose secrets are in it, and the daemon that knew them; whoever reads it later must
-//! know them, too. The file does not show a value to whoever looks through the directory, a backup or a crash dump of
-//! it. It is no protection against someone who may read all of the state directory: the journal lies there as well.
+//! A journal outlives the process whose secrets are in it, and the daemon that knew them; whoever
+//! reads it later must know them, too. The file does not show a value to whoever looks through the
+//! directory, a backup or a crash dump of it. It is no protection against someone who may read all
+//! of the state directory: the journal lies there as well.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,8 +47,8 @@ pub struct LoadedKey {
 }
 
 impl HostKey {
-    /// Reads the key in `file`, or makes one. One that cannot be used is set aside: the host needs a key more than it
-    /// needs that one.
+    /// Reads the key in `file`, or makes one. An unusable file is set aside: the host needs a key
+    /// more than it needs that one.
     pub fn load(file: &Path) -> io::Result<LoadedKey> {
         let why = match keep::read(file, 4096) {
             Ok(None) => None,
@@ -153,12 +155,13 @@ impl HostKey {
     }
 }
 
-fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {
-        filled +=
-            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+        let flags = rustix::rand::GetRandomFlags::empty();
+        let rest = &mut bytes[filled..];
+        filled += rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut *rest, flags))?;
     }
     Ok(bytes)
 }

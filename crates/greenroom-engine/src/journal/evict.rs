@@ -1,20 +1,24 @@
-//! The total budget: when all journals together are too large, whose oldest
-//! segment goes.
+//! The total budget: when all journals together are too large, whose oldest segment goes.
 //!
-//! First the largest ended session (the longest ended among equals), then the
-//! largest live one; never the newest segment of a session. In come live
-//! sessions and directories of ended ones, out go dropped segments.
-//! Deliberately absent: the bound per session (`files`) and deleting a journal
+//! First the largest ended session (the longest ended among equals), then the largest live one;
+//! never the newest segment of a session. In come live sessions and directories of ended ones, out
+//! go dropped segments. Deliberately absent: the bound per session (`files`) and deleting a journal
 //! whole (whoever deletes the session does that).
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use super::limits::Budget;
 use super::segment::{self, Segment};
-use super::shared::{Session, lock};
+use super::shared::Session;
+use crate::id::Seq;
+use crate::lock::lock;
+
+/// The oldest byte kept of journals that ended and had to give: their readers look at the disk only
+/// when they are asked.
+pub(super) type Begins = Arc<Mutex<HashMap<PathBuf, Seq>>>;
 
 struct Ended {
     segments: VecDeque<Segment>,
@@ -30,14 +34,15 @@ impl Ended {
 pub(super) struct Evictor {
     budget: Budget,
     ended: HashMap<PathBuf, Ended>,
+    begins: Begins,
 }
 
 impl Evictor {
-    pub fn new(budget: Budget) -> Evictor {
-        Evictor { budget, ended: HashMap::new() }
+    pub(super) fn new(budget: Budget, begins: Begins) -> Evictor {
+        Evictor { budget, ended: HashMap::new(), begins }
     }
 
-    pub fn adopt(&mut self, dir: PathBuf, at: SystemTime) {
+    pub(super) fn adopt(&mut self, dir: PathBuf, at: SystemTime) {
         match segment::list(&dir) {
             Ok(listing) => {
                 let segments = listing.segments.into();
@@ -49,12 +54,13 @@ impl Evictor {
         }
     }
 
-    pub fn forget(&mut self, dir: &Path) {
+    pub(super) fn forget(&mut self, dir: &Path) {
         self.ended.remove(dir);
+        lock(&self.begins).remove(dir);
     }
 
     /// Drops segments until the budget holds or nothing droppable is left.
-    pub fn enforce(&mut self, live: &[Arc<Session>]) {
+    pub(super) fn enforce(&mut self, live: &[Arc<Session>]) {
         let of_live: u64 = live.iter().map(|session| lock(&session.files).bytes()).sum();
         let of_ended: u64 = self.ended.values().map(Ended::bytes).sum();
         let mut total = of_live + of_ended;
@@ -72,6 +78,9 @@ impl Evictor {
             droppable.max_by_key(|(_, ended)| (ended.bytes(), std::cmp::Reverse(ended.at)))?;
         let dropped = ended.segments.pop_front()?;
         segment::remove(dir, dropped.start);
+        if let Some(first) = ended.segments.front() {
+            lock(&self.begins).insert(dir.clone(), Seq(first.start));
+        }
         Some(dropped.bytes)
     }
 }

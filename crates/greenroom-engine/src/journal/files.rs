@@ -22,14 +22,14 @@ use super::note::{kind, start_payload};
 use super::record::{Record, Records};
 use super::ring::Word;
 use super::segment::{self, IDX, KEY, Key, NEW_KEY, SEG, Segment};
-use super::shared::{PauseReason, Roll, Session, lock};
+use super::shared::{PauseReason, Roll, Session};
 use super::spill::{Disk, DiskOp};
+use crate::lock::lock;
 
 /// Notes of a paused recording that left the ring to make room.
 const HELD_BYTES: usize = 64 * 1024;
 
-/// Endless input without any output cannot roll: from here on an index takes
-/// the rare notes only.
+/// Endless input without any output cannot roll: from here on an index takes the rare notes only.
 const INDEX_FULL: u64 = 16 * 1024 * 1024;
 
 pub(super) struct Open {
@@ -55,7 +55,7 @@ pub(super) struct Files {
 
 /// What a turn leaves to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum SpillEnd {
     Done,
     More,
     /// A segment began: the total budget may be exceeded.
@@ -63,22 +63,18 @@ pub(super) enum Turn {
 }
 
 impl Files {
-    pub fn new() -> Files {
-        Files::default()
-    }
-
     /// Makes the next turn look whether the files are still there.
     #[cfg(test)]
     pub fn look_again(&mut self) {
         self.looked = None;
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
     /// Writes what is there. An error leaves everything as it was, or further.
-    pub fn turn(&mut self, session: &Session, disk: &Disk) -> Result<Turn, PauseReason> {
+    pub(super) fn turn(&mut self, session: &Session, disk: &Disk) -> Result<SpillEnd, PauseReason> {
         let turn = self.try_turn(session, disk);
         if turn.is_err() {
             self.hold_notes(session);
@@ -86,7 +82,7 @@ impl Files {
         turn
     }
 
-    fn try_turn(&mut self, session: &Session, disk: &Disk) -> Result<Turn, PauseReason> {
+    fn try_turn(&mut self, session: &Session, disk: &Disk) -> Result<SpillEnd, PauseReason> {
         let shared = &session.shared;
         // Before the gap words: the actor stores them first, so bytes that
         // `Spilled` says are given up are in the gap we then see.
@@ -114,7 +110,7 @@ impl Files {
         if moved {
             // Given up by the actor while we wrote: those bytes may be newer
             // ones. The gap covers them; go on behind it.
-            return Ok(Turn::More);
+            return Ok(SpillEnd::More);
         }
         shared.readable.store(done, Ordering::Release);
         self.drop_over_limit(session);
@@ -122,7 +118,7 @@ impl Files {
             return self.roll_if_reached(session, disk, false);
         }
         let waiting = shared.tail.load(Ordering::Acquire) - done;
-        Ok(if waiting >= WAKE_BYTES { Turn::More } else { Turn::Done })
+        Ok(if waiting >= WAKE_BYTES { SpillEnd::More } else { SpillEnd::Done })
     }
 
     /// A roll inside a gap would begin with bytes that are missing.
@@ -230,10 +226,9 @@ impl Files {
         let Some(open) = &self.open else { return (from, None) };
         let mut at = from;
         while at < to {
-            // SAFETY: the window is unspilled, so the actor does not write it,
-            // unless it gives it up on a stalled disk: then the kernel may copy
-            // newer bytes, which the compare-exchange finds out. The slices go
-            // to the kernel only.
+            // SAFETY: the window is unspilled, so the actor does not write it, unless it gives it
+            // up on a stalled disk: then the kernel may copy newer bytes, which the
+            // compare-exchange finds out. The slices go to the kernel only.
             let (a, b) = unsafe { session.ring.data(at, to) };
             let written = disk.check(DiskOp::WriteData).and_then(|()| {
                 let parts = [IoSlice::new(a), IoSlice::new(b)];
@@ -261,7 +256,7 @@ impl Files {
         session: &Session,
         disk: &Disk,
         orphaned: bool,
-    ) -> Result<Turn, PauseReason> {
+    ) -> Result<SpillEnd, PauseReason> {
         let mut pending = lock(&session.roll);
         let Some(roll) = pending.as_ref() else {
             session.shared.needs_keyframe.store(true, Ordering::Release);
@@ -274,7 +269,7 @@ impl Files {
             *pending = None;
             session.shared.needs_keyframe.store(false, Ordering::Release);
             session.shared.roll_pending.store(false, Ordering::Release);
-            return Ok(Turn::Rolled);
+            return Ok(SpillEnd::Rolled);
         }
         let open = begin_segment(&session.shared.dir, roll, disk)
             .map_err(|error| PauseReason::of(&error))?;
@@ -299,7 +294,7 @@ impl Files {
         shared.needs_keyframe.store(false, Ordering::Release);
         shared.roll_pending.store(false, Ordering::Release);
         self.drop_over_limit(session);
-        Ok(Turn::Rolled)
+        Ok(SpillEnd::Rolled)
     }
 
     fn drop_over_limit(&mut self, session: &Session) {
@@ -312,7 +307,7 @@ impl Files {
     }
 
     /// Drops one segment from the front, never the newest. Says what it freed.
-    pub fn drop_oldest(&mut self, session: &Session) -> Option<u64> {
+    pub(super) fn drop_oldest(&mut self, session: &Session) -> Option<u64> {
         if self.segments.len() < 2 {
             return None;
         }

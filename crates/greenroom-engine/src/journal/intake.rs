@@ -9,15 +9,13 @@
 //!    pipe only past what it copied completely, so tail = T + n − FIONREAD.
 //! 4. [`Intake::commit`]: W = (T + n, 0).
 //!
-//! A kill between 1 and 2 leaves q bytes in the pipe and W = (T, 0): they are
-//! the next q bytes. A kill in 3 leaves W = (T + n, 1) and q bytes: the ring is
-//! good up to T + n − q. See `recover`.
+//! A kill between 1 and 2 leaves q bytes in the pipe and W = (T, 0): they are the next q bytes. A
+//! kill in 3 leaves W = (T + n, 1) and q bytes: the ring is good up to T + n − q. See `recover`.
 //!
-//! Fallback (no splice from a tty): W = (T, 1) and `ScanEnd` say "a read into
-//! the zeroed room [T, ScanEnd) may have happened", and the next daemon looks
-//! for the last byte that is not zero. It loses trailing NULs, which no
-//! terminal shows, and up to 64 bytes if the copy faults, which resident pages
-//! make unlikely; nothing better is possible there.
+//! Fallback (no splice from a tty): W = (T, 1) and `ScanEnd` say "a read into the zeroed room [T,
+//! ScanEnd) may have happened", and the next daemon looks for the last byte that is not zero. It
+//! loses trailing NULs, which no terminal shows, and up to 64 bytes if the copy faults, which
+//! resident pages make unlikely; nothing better is possible there.
 //!
 //! Deliberately absent: budgets, notes, the helper (`mod`).
 #![allow(unsafe_code, reason = "the ring's windows are owned by protocol, see `ring`")]
@@ -61,13 +59,18 @@ pub(super) struct Intake {
 
 impl Intake {
     /// `tail` is what W already says, or is about to (`recover`, `create`).
-    pub fn new(ring: Arc<Ring>, pipe_read: OwnedFd, pipe_write: OwnedFd, tail: u64) -> Intake {
+    pub(super) fn new(
+        ring: Arc<Ring>,
+        pipe_read: OwnedFd,
+        pipe_write: OwnedFd,
+        tail: u64,
+    ) -> Intake {
         Intake { ring, pipe_read, pipe_write, mode: Mode::Pipe, tail, in_pipe: 0, zeroed_to: 0 }
     }
 
     /// Only with an empty pipe. The word order is: tail first, because in scan
     /// mode (T, 0) claims nothing beyond T, so either mode reads it alike.
-    pub fn set_mode(&mut self, mode: Mode) {
+    pub(super) fn set_mode(&mut self, mode: Mode) {
         debug_assert_eq!(self.in_pipe, 0, "the pipe belongs to pipe mode");
         self.ring.store(Word::Tail, pack(self.tail, false));
         self.ring.store(Word::Mode, mode as u64);
@@ -79,25 +82,30 @@ impl Intake {
         }
     }
 
-    pub fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> Mode {
         self.mode
     }
 
-    pub fn tail(&self) -> u64 {
+    pub(super) fn tail(&self) -> u64 {
         self.tail
     }
 
-    pub fn ring(&self) -> Arc<Ring> {
+    pub(super) fn ring(&self) -> Arc<Ring> {
         Arc::clone(&self.ring)
     }
 
-    pub fn in_pipe(&self) -> u64 {
+    pub(super) fn in_pipe(&self) -> u64 {
         self.in_pipe
     }
 
     /// Takes up to `max` bytes from `master` into the ring at the tail. The
     /// caller has seen to it that there is room for `max`.
-    pub fn pull(&mut self, master: BorrowedFd<'_>, max: usize, room: u64) -> io::Result<usize> {
+    pub(super) fn pull(
+        &mut self,
+        master: BorrowedFd<'_>,
+        max: usize,
+        room: u64,
+    ) -> io::Result<usize> {
         if self.mode == Mode::Scan {
             return self.read_zeroed(master, max, room);
         }
@@ -111,7 +119,7 @@ impl Intake {
 
     /// Steps 3 and 4, until the pipe is empty. Also what `pump` does first
     /// when an earlier drain met an error.
-    pub fn finish(&mut self) -> io::Result<()> {
+    pub(super) fn finish(&mut self) -> io::Result<()> {
         while self.in_pipe > 0 {
             self.drain()?;
         }
@@ -120,20 +128,20 @@ impl Intake {
     }
 
     /// Step 1.
-    pub fn take(&mut self, master: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
+    pub(super) fn take(&mut self, master: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
         debug_assert_eq!(self.in_pipe, 0, "the pipe is empty before a splice");
         let flags = SpliceFlags::NONBLOCK;
         Ok(rustix::pipe::splice(master, None, &self.pipe_write, None, max.min(PIPE_BYTES), flags)?)
     }
 
     /// Step 2.
-    pub fn announce(&mut self, n: u64) {
+    pub(super) fn announce(&mut self, n: u64) {
         self.in_pipe = n;
         self.ring.store(Word::Tail, pack(self.tail + n, true));
     }
 
     /// Step 3, one system call.
-    pub fn drain(&mut self) -> io::Result<()> {
+    pub(super) fn drain(&mut self) -> io::Result<()> {
         // SAFETY: we are the actor; `[tail, tail + in_pipe)` lies outside
         // `[Spilled, T)` because room was checked before the splice.
         let (a, b) = unsafe { self.ring.data_mut(self.tail, self.tail + self.in_pipe) };
@@ -157,7 +165,7 @@ impl Intake {
     }
 
     /// Step 4.
-    pub fn commit(&mut self) {
+    pub(super) fn commit(&mut self) {
         debug_assert_eq!(self.in_pipe, 0, "everything announced was drained");
         self.ring.store(Word::Tail, pack(self.tail, false));
     }
@@ -185,7 +193,7 @@ impl Intake {
 
     /// Zeroes `[tail, end)` as far as it is not, then says so: (T, 1) is stored
     /// last, so a kill before it means "nothing was read since T".
-    pub fn arm(&mut self, end: u64) {
+    pub(super) fn arm(&mut self, end: u64) {
         let zeroed_to = self.zeroed_to.max(self.tail);
         if end > zeroed_to {
             self.ring.store(Word::Tail, pack(self.tail, false));
@@ -201,7 +209,6 @@ impl Intake {
 }
 
 /// Whether this kernel splices from a tty, tried once on a throw-away PTY.
-#[must_use]
 pub fn probe_splice() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| match try_splice() {

@@ -8,9 +8,8 @@ use std::time::Duration;
 /// Bytes of the control page: magic, version and the words that survive a kill.
 pub(super) const CONTROL_BYTES: usize = 4096;
 
-/// Notes (resizes, input marks, times …) that no index holds yet. At one time
-/// record per millisecond and a spill every 20 ms about 1 KiB is in use; the
-/// rest is for a stalled disk.
+/// Notes (resizes, input marks, times …) that no index holds yet. At one time record per
+/// millisecond and a spill every 20 ms about 1 KiB is in use; the rest is for a stalled disk.
 pub(super) const NOTE_BYTES: usize = 16 * 1024;
 
 /// What lies in front of the data in the ring.
@@ -67,7 +66,7 @@ pub(super) const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 pub const MARK_BYTES: usize = 1024;
 
 /// Largest keyframe: a 1000 × 1000 screen with a style change per cell.
-pub const KEYFRAME_BYTES: usize = 32 * 1024 * 1024;
+pub(super) const KEYFRAME_BYTES: usize = 32 * 1024 * 1024;
 
 /// Largest index that is read into memory; a roll is due at [`INDEX_ROLL`].
 pub(super) const INDEX_BYTES: u64 = 64 * 1024 * 1024;

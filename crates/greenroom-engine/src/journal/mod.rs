@@ -1,10 +1,9 @@
 //! The journal: a session's one truth, safe against `kill -9` at any instruction.
 //!
-//! In come a PTY master (bytes) and notes; out go numbered bytes, at once from
-//! the ring and later from files. Deliberately absent: the screen (a keyframe
-//! is bytes to us), redaction (`egress`), sockets, and fsync: the page cache
-//! survives the death of a process, and a crash of the machine ends the
-//! sessions whose output this is.
+//! In come a PTY master (bytes) and notes; out go numbered bytes, at once from the ring and later
+//! from files. Deliberately absent: the screen (a keyframe is bytes to us), redaction (`egress`),
+//! sockets, and fsync: the page cache survives the death of a process, and a crash of the machine
+//! ends the sessions whose output this is.
 //!
 //! ```text
 //! master ─splice→ pipe ─readv→ ring ─helper thread→ <start>.seg
@@ -12,12 +11,11 @@
 //!                              keyframe at a roll → <start>.key
 //! ```
 //!
-//! Rooms: `intake` the steps of a byte and why none is lost · `ring` the memory
-//! that outlives us · `spill` the one helper thread · `files` one session's
-//! files · `segment` names and formats · `record` the index format · `note` what
-//! is recorded beside bytes · `notepad` where that is safe at once · `recover`
-//! after a kill · `read` views of the past · `evict` the total budget · `limits`
-//! every number.
+//! Rooms: `intake` the steps of a byte and why none is lost · `ring` the memory that outlives us ·
+//! `spill` the one helper thread · `files` one session's files · `segment` names and formats ·
+//! `record` the index format · `note` what is recorded beside bytes · `notepad` where that is safe
+//! at once · `recover` after a kill · `read` views of the past · `evict` the total budget ·
+//! `limits` every number.
 //!
 //! # How the actor drives it
 //!
@@ -39,7 +37,6 @@
 mod error;
 mod evict;
 mod files;
-mod glance;
 mod intake;
 mod limits;
 mod note;
@@ -51,6 +48,7 @@ mod ring;
 mod segment;
 mod shared;
 mod spill;
+mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -66,25 +64,25 @@ use greenroom_term::Size;
 use tokio::sync::Notify;
 
 use crate::id::Seq;
+use crate::lock::lock;
 use intake::{Intake, Mode};
 use limits::{
     INDEX_ROLL, KEYFRAME_BYTES, NOTE_BYTES, PIPE_BYTES as PIPE, SHORT_BYTES, STALL, WAKE_BYTES,
 };
 use notepad::Notepad;
 use ring::{MAGIC, Ring, VERSION, Word};
-use shared::{Roll, Session, Shared, lock};
+use shared::{Roll, Session, Shared};
 
 pub use error::JournalError;
-pub use glance::{Glance, glance};
 pub use intake::probe_splice;
-pub use limits::{
-    Budget, DATA_BYTES, KEYFRAME_BYTES as KEYFRAME_MAX, Limits, MARK_BYTES, PIPE_BYTES, RING_BYTES,
-};
+pub use limits::{Budget, DATA_BYTES, Limits, MARK_BYTES, PIPE_BYTES, RING_BYTES};
 pub use note::Note;
 pub use read::{Flushed, Item, JournalReader, ReplayFrom, open_ended};
 pub use recover::{Lost, Recovered};
+pub(crate) use segment::make_dir;
 pub use shared::{PauseReason, RecordingState};
 pub use spill::{DiskOp, Spiller, SpillerOptions};
+pub use summary::{Summary, summarize};
 
 /// What the keeper holds beside a PTY master.
 #[derive(Debug)]
@@ -129,8 +127,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins the journal of a new session. The directory is made at once, the
-    /// files by the helper.
+    /// Begins the journal of a new session. The directory is made at once, the files by the helper.
     pub fn create(
         dir: &Path,
         fds: RingFds,
@@ -145,23 +142,11 @@ impl Journal {
         let intake = Intake::new(ring, fds.pipe_read, fds.pipe_write, 0);
         let shared = Shared::new(dir.into(), 0, 0, 0);
         let first = Roll { at: 0, ord: 0, time_ns: unix_ns(), keyframe: Vec::new(), size };
-        let mut journal = Journal::assemble(intake, shared, limits, spiller, files::Files::new());
+        let mut journal =
+            Journal::assemble(intake, shared, limits, spiller, files::Files::default());
         journal.intake.set_mode(spiller.mode());
         journal.request_roll(first);
         Ok(journal)
-    }
-
-    /// Takes over the journal of a running session. Only after the old daemon
-    /// was reaped. `size` is the terminal's size now (TIOCGWINSZ), used where
-    /// nothing better is known; append a `Resize` note with it as well.
-    pub fn recover(
-        dir: &Path,
-        fds: RingFds,
-        limits: Limits,
-        spiller: &Spiller,
-        size: Size,
-    ) -> Result<(Journal, Recovered), JournalError> {
-        recover::recover(dir, fds, limits, spiller, size)
     }
 
     fn assemble(
@@ -200,27 +185,21 @@ impl Journal {
     /// `budget` bytes were taken, or the ring is full. Never blocks.
     pub fn pump(&mut self, master: BorrowedFd<'_>, budget: usize) -> Pumped {
         let from = self.intake.tail();
-        let end = self.pump_until(master, budget);
-        let to = self.intake.tail();
-        if !matches!(end, PumpEnd::Short) {
-            self.ask_for_spill();
-        }
-        Pumped { from: Seq(from), to: Seq(to), end }
-    }
-
-    fn pump_until(&mut self, master: BorrowedFd<'_>, budget: usize) -> PumpEnd {
-        if self.intake.in_pipe() > 0 {
-            if let Err(error) = self.intake.finish() {
-                return PumpEnd::Failed(error);
+        let (mut left, mut now) = (budget, None);
+        let end = loop {
+            if self.intake.in_pipe() > 0 {
+                // An earlier drain met an error: what it left comes first.
+                if let Err(error) = self.intake.finish() {
+                    break PumpEnd::Failed(error);
+                }
+                self.session.shared.tail.store(self.intake.tail(), Ordering::Release);
             }
-            self.session.shared.tail.store(self.intake.tail(), Ordering::Release);
-        }
-        let mut left = budget;
-        let mut now = None;
-        while left > 0 {
+            if left == 0 {
+                break PumpEnd::Budget;
+            }
             let room = self.room_bytes();
             if room == 0 {
-                return PumpEnd::RingFull;
+                break PumpEnd::RingFull;
             }
             let max = PIPE.min(left).min(usize::try_from(room).unwrap_or(PIPE));
             let at = self.intake.tail();
@@ -231,19 +210,23 @@ impl Journal {
                 self.session.shared.tail.store(self.intake.tail(), Ordering::Release);
             }
             match pulled {
-                Ok(0) => return PumpEnd::Closed,
-                Ok(n) if left == budget && n < SHORT_BYTES.min(max) => return PumpEnd::Short,
+                Ok(0) => break PumpEnd::Closed,
+                Ok(n) if left == budget && n < SHORT_BYTES.min(max) => break PumpEnd::Short,
                 Ok(n) => left -= n,
                 Err(error) => match rustix::io::Errno::from_io_error(&error) {
-                    Some(rustix::io::Errno::AGAIN) => return PumpEnd::WouldBlock,
+                    Some(rustix::io::Errno::AGAIN) => break PumpEnd::WouldBlock,
                     // A master whose slave side is closed and read empty.
-                    Some(rustix::io::Errno::IO) => return PumpEnd::Closed,
+                    Some(rustix::io::Errno::IO) => break PumpEnd::Closed,
                     Some(rustix::io::Errno::INTR) => {}
-                    _ => return PumpEnd::Failed(error),
+                    _ => break PumpEnd::Failed(error),
                 },
             }
+        };
+        let to = self.intake.tail();
+        if !matches!(end, PumpEnd::Short) {
+            self.ask_for_spill();
         }
-        PumpEnd::Budget
+        Pumped { from: Seq(from), to: Seq(to), end }
     }
 
     /// Free bytes of the ring. A full ring on a paused or stalled disk is
@@ -273,9 +256,8 @@ impl Journal {
         self.session.ring.data_bytes().saturating_sub(self.intake.tail().saturating_sub(spilled))
     }
 
-    /// Gives the older half of a full ring up as a gap. The gap words are
-    /// stored before `Spilled` moves: a kill in between finds a gap that
-    /// recovery honours, never a hole without one.
+    /// Gives the older half of a full ring up as a gap. The gap words are stored before `Spilled`
+    /// moves: a kill in between finds a gap that recovery honours, never a hole without one.
     fn give_up(&mut self, spilled: u64) {
         let ring = &self.session.ring;
         let to = self.intake.tail() - ring.data_bytes() / 2;
@@ -319,10 +301,8 @@ impl Journal {
     /// parts at the wrap); valid until the next pump. Empty if the ring no
     /// longer has them all, which is a fault of the caller.
     #[allow(unsafe_code, reason = "only the actor writes the ring, and it is borrowed here")]
-    #[must_use]
     pub fn bytes(&self, from: Seq, to: Seq) -> (&[u8], &[u8]) {
-        let tail = self.intake.tail();
-        let oldest = self.ring_from.max(tail.saturating_sub(self.session.ring.data_bytes()));
+        let (oldest, tail) = self.in_ring();
         let held = oldest <= from.0 && from <= to && to.0 <= tail;
         debug_assert!(held, "asked for {from}..{to}, the ring has {oldest}..{tail}");
         if !held {
@@ -333,10 +313,8 @@ impl Journal {
     }
 
     /// At most `most` bytes before `to`, as far as the ring still has them.
-    #[must_use]
     pub fn recent(&self, to: Seq, most: u64) -> Vec<u8> {
-        let tail = self.intake.tail();
-        let oldest = self.ring_from.max(tail.saturating_sub(self.session.ring.data_bytes()));
+        let (oldest, tail) = self.in_ring();
         let from = oldest.max(to.0.saturating_sub(most));
         if from >= to.0 || to.0 > tail {
             return Vec::new();
@@ -345,9 +323,14 @@ impl Journal {
         [first, second].concat()
     }
 
+    /// The bytes that the ring still has.
+    fn in_ring(&self) -> (u64, u64) {
+        let tail = self.intake.tail();
+        (self.ring_from.max(tail.saturating_sub(self.session.ring.data_bytes())), tail)
+    }
+
     /// Whether the newest segment is full, or a keyframe is wanted for another
     /// reason (a gap was recorded, files were lost).
-    #[must_use]
     pub fn roll_due(&self) -> bool {
         let shared = &self.session.shared;
         if shared.roll_pending.load(Ordering::Acquire) {
@@ -383,14 +366,12 @@ impl Journal {
     }
 
     /// Oldest byte kept in files, and the end of the output.
-    #[must_use]
     pub fn span(&self) -> (Seq, Seq) {
         (Seq(self.session.shared.oldest.load(Ordering::Acquire)), Seq(self.intake.tail()))
     }
 
     /// Fires (`notify_waiters`) when the helper did something: room in the
     /// ring, a flush, a change of [`Journal::state`] or of `roll_due`.
-    #[must_use]
     pub fn progress(&self) -> Arc<Notify> {
         Arc::clone(&self.session.shared.progress)
     }
@@ -421,7 +402,6 @@ impl Journal {
         }
     }
 
-    #[must_use]
     pub fn state(&self) -> RecordingState {
         lock(&self.session.shared.state).clone()
     }
@@ -445,7 +425,6 @@ impl Journal {
     }
 
     /// A view of the files for others.
-    #[must_use]
     pub fn reader(&self) -> JournalReader {
         JournalReader::live(&self.session, &self.spiller)
     }

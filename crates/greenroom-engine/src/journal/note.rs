@@ -11,18 +11,18 @@ use super::limits::MARK_BYTES;
 /// Kinds of record. Numbers are on disk: never reuse one.
 pub(super) mod kind {
     /// First record of an index; payload: version, cols, rows.
-    pub const START: u8 = 1;
+    pub(crate) const START: u8 = 1;
     /// Bytes from here on came at this time.
-    pub const TIME: u8 = 2;
-    pub const RESIZE: u8 = 3;
-    pub const INPUT: u8 = 4;
-    pub const MARK: u8 = 5;
-    pub const EXIT: u8 = 6;
-    pub const REATTACHED: u8 = 7;
+    pub(crate) const TIME: u8 = 2;
+    pub(crate) const RESIZE: u8 = 3;
+    pub(crate) const INPUT: u8 = 4;
+    pub(crate) const MARK: u8 = 5;
+    pub(crate) const EXIT: u8 = 6;
+    pub(crate) const REATTACHED: u8 = 7;
     /// Bytes from seq up to the payload's word are missing.
-    pub const GAP: u8 = 8;
+    pub(crate) const GAP: u8 = 8;
     /// So many input marks found no room.
-    pub const NOTES_LOST: u8 = 9;
+    pub(crate) const NOTES_LOST: u8 = 9;
 }
 
 /// Version in START records and key files.
@@ -41,6 +41,8 @@ pub enum Note {
     Exit { code: Option<i32>, signal: Option<i32> },
     /// A new daemon took the session over here.
     Reattached,
+    /// So many notes before this one found no room and were not recorded.
+    Lost(u64),
 }
 
 impl Note {
@@ -51,6 +53,7 @@ impl Note {
             Note::Mark(_) => kind::MARK,
             Note::Exit { .. } => kind::EXIT,
             Note::Reattached => kind::REATTACHED,
+            Note::Lost(_) => kind::NOTES_LOST,
         }
     }
 
@@ -69,6 +72,7 @@ impl Note {
                 }
             }
             Note::Reattached => {}
+            Note::Lost(count) => out.extend_from_slice(&count.to_le_bytes()),
         }
     }
 
@@ -86,6 +90,7 @@ impl Note {
                 Note::Exit { code: part(0)?, signal: part(5)? }
             }
             kind::REATTACHED => Note::Reattached,
+            kind::NOTES_LOST => Note::Lost(payload.try_into().map_or(0, u64::from_le_bytes)),
             _ => return None,
         })
     }
@@ -124,6 +129,7 @@ mod tests {
             Note::Exit { code: Some(-3), signal: None },
             Note::Exit { code: None, signal: Some(9) },
             Note::Reattached,
+            Note::Lost(7),
         ] {
             let mut payload = Vec::new();
             note.payload(&mut payload);

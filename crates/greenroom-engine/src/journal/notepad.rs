@@ -1,10 +1,9 @@
 //! The actor's side of the ring's note area: where a note is safe from a kill
 //! until an index holds it.
 //!
-//! In come notes and times, out go records in the ring. The area is small on
-//! purpose; when a disk does not take notes, times give way first, then input
-//! marks (counted), and the rare ones wait here. Deliberately absent: reading
-//! the area (`files`, `recover`).
+//! In come notes and times, out go records in the ring. The area is small on purpose; when a disk
+//! does not take notes, times give way first, then input marks (counted), and the rare ones wait
+//! here. Deliberately absent: reading the area (`files`, `recover`).
 #![allow(unsafe_code, reason = "the free part of the note area is the actor's, see `ring`")]
 
 use std::collections::VecDeque;
@@ -37,7 +36,7 @@ pub(super) struct Notepad {
 }
 
 impl Notepad {
-    pub fn new(ring: Arc<Ring>, next_ord: u64) -> Notepad {
+    pub(super) fn new(ring: Arc<Ring>, next_ord: u64) -> Notepad {
         Notepad {
             ring,
             next_ord,
@@ -49,13 +48,13 @@ impl Notepad {
         }
     }
 
-    pub fn next_ord(&self) -> u64 {
+    pub(super) fn next_ord(&self) -> u64 {
         self.next_ord
     }
 
     /// Bytes from `at` on come now. `now` is the clock of this pump: it is
     /// asked once per pump, and once per [`TIME_BYTES`].
-    pub fn time(&mut self, at: u64, now: &mut Option<u64>) {
+    pub(super) fn time(&mut self, at: u64, now: &mut Option<u64>) {
         let time = match (self.last_time, *now) {
             (Some((_, seq)), Some(_)) if at - seq < TIME_BYTES => return,
             _ => unix_ns(),
@@ -71,11 +70,10 @@ impl Notepad {
 
     /// Writes `note` at `seq`. It survives a kill from the moment this returns,
     /// unless the area is full, which takes a disk that is paused or hangs.
-    pub fn note(&mut self, note: Note, seq: u64) {
+    pub(super) fn note(&mut self, note: Note, seq: u64) {
         let time = unix_ns();
         self.put_waiting();
-        let lost = self.lost.to_le_bytes();
-        if self.lost > 0 && self.put(kind::NOTES_LOST, seq, time, &lost, TIMES) {
+        if self.lost > 0 && self.put_note(&Note::Lost(self.lost), seq, time, TIMES) {
             self.lost = 0;
         }
         if let Note::Input { .. } = note {
@@ -90,7 +88,7 @@ impl Notepad {
     }
 
     /// Writes what found no room before, as far as there is room now.
-    pub fn put_waiting(&mut self) {
+    pub(super) fn put_waiting(&mut self) {
         while let Some((note, seq, time)) = self.waiting.pop_front() {
             if !self.put_note(&note, seq, time, RARE) {
                 self.waiting.push_front((note, seq, time));

@@ -1,10 +1,9 @@
 //! Views of the past: replay of files, for live and for ended sessions.
 //!
-//! In come a directory and a place to start, out go items in order: a keyframe
-//! where one is needed, bytes, notes, and a [`Item::Gap`] for every byte that
-//! is not there, for whatever reason. Reads files only, so it may run on any
-//! thread; it blocks. Deliberately absent: what is still in the ring (`flush`
-//! first) and decoding (egress does that).
+//! In come a directory and a place to start, out go items in order: a keyframe where one is needed,
+//! bytes, notes, and a [`Item::Gap`] for every byte that is not there, for whatever reason. Reads
+//! files only, so it may run on any thread; it blocks. Deliberately absent: what is still in the
+//! ring (`flush` first) and decoding (egress does that).
 
 use std::fs::File;
 use std::io;
@@ -17,10 +16,10 @@ use std::sync::{Arc, Weak};
 use greenroom_term::Size;
 
 use super::error::JournalError;
-use super::limits::FLUSH_DEADLINE;
+use super::limits::{FLUSH_DEADLINE, INDEX_BYTES};
 use super::note::{Note, decode_size, kind};
 use super::record::Records;
-use super::segment::{self, Key, SEG, SEQ_MAX, Segment};
+use super::segment::{self, IDX, Key, Listing, SEG, SEQ_MAX, Segment};
 use super::shared::{Session, Shared};
 use super::spill::Spiller;
 use crate::id::Seq;
@@ -45,30 +44,10 @@ pub enum Item<'a> {
         time_ns: u64,
         bytes: &'a [u8],
     },
-    Resize {
+    Note {
         seq: Seq,
         time_ns: u64,
-        size: Size,
-    },
-    Input {
-        seq: Seq,
-        time_ns: u64,
-        len: u32,
-    },
-    Mark {
-        seq: Seq,
-        time_ns: u64,
-        text: &'a str,
-    },
-    Exit {
-        seq: Seq,
-        time_ns: u64,
-        code: Option<i32>,
-        signal: Option<i32>,
-    },
-    Reattached {
-        seq: Seq,
-        time_ns: u64,
+        note: &'a Note,
     },
     /// Bytes `[from, to)` are missing: dropped from the front, given up on a
     /// full disk, or lost with a file.
@@ -76,12 +55,18 @@ pub enum Item<'a> {
         from: Seq,
         to: Seq,
     },
-    /// So many notes were not recorded.
-    NotesLost {
-        seq: Seq,
-        time_ns: u64,
-        count: u64,
-    },
+}
+
+impl Item<'_> {
+    /// Where it is, and when it was. A gap has no time of its own.
+    pub fn place(&self) -> (Seq, u64) {
+        match self {
+            Item::Keyframe { seq, time_ns, .. }
+            | Item::Output { seq, time_ns, .. }
+            | Item::Note { seq, time_ns, .. } => (*seq, *time_ns),
+            Item::Gap { from, .. } => (*from, 0),
+        }
+    }
 }
 
 /// Where a replay starts.
@@ -117,14 +102,21 @@ pub struct JournalReader {
 pub fn open_ended(dir: &Path) -> Result<JournalReader, JournalError> {
     let listing =
         segment::list(dir).map_err(|source| JournalError::ReadDir { dir: dir.into(), source })?;
-    let (Some(first), Some(last)) = (listing.segments.first(), listing.segments.last()) else {
+    let Some((oldest, tail)) = span_of(dir, &listing, INDEX_BYTES) else {
         return Err(JournalError::Empty { dir: dir.into() });
     };
-    let index = segment::read_index(dir, last.start).unwrap_or_default();
-    let in_gaps = gaps_of(&index).into_iter().map(|(_, to)| to).max().unwrap_or(0);
-    let tail = (last.start + last.len).max(in_gaps);
-    let shared = Shared::new(dir.into(), first.start, tail, tail);
+    let shared = Shared::new(dir.into(), oldest, tail, tail);
     Ok(JournalReader { shared: Arc::new(shared), live: None })
+}
+
+/// The oldest byte in files and the end of the output, which may be a gap: so much of the newest
+/// index is read.
+pub(super) fn span_of(dir: &Path, listing: &Listing, index_bytes: u64) -> Option<(u64, u64)> {
+    let (first, last) = (listing.segments.first()?, listing.segments.last()?);
+    let index = segment::read_capped(&segment::path(dir, last.start, IDX), index_bytes);
+    let gaps = gaps_of(&index.unwrap_or_default());
+    let tail = gaps.into_iter().map(|(_, to)| to).fold(last.start + last.len, u64::max);
+    Some((first.start, tail))
 }
 
 impl JournalReader {
@@ -136,7 +128,6 @@ impl JournalReader {
     }
 
     /// Oldest byte kept, and the end of the output (in files after a flush).
-    #[must_use]
     pub fn span(&self) -> (Seq, Seq) {
         (
             Seq(self.shared.oldest.load(Ordering::Acquire)),
@@ -214,12 +205,7 @@ struct Event {
     time_ns: u64,
     ord: u64,
     /// `None`: a time record.
-    what: Option<What>,
-}
-
-enum What {
-    Note(Note),
-    NotesLost(u64),
+    note: Option<Note>,
 }
 
 impl Replay<'_> {
@@ -267,8 +253,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Reports `[at, to)` as missing, if that is anything; neighbours become
-    /// one gap.
+    /// Reports `[at, to)` as missing, if that is anything; neighbours become one gap.
     fn gap(&mut self, to: u64) {
         if self.at < to && !self.stopped {
             self.open_gap = Some((self.open_gap.map_or(self.at, |(from, _)| from), to));
@@ -305,9 +290,9 @@ impl Replay<'_> {
             self.now = self.now.max(event.time_ns);
             if event.seq >= from
                 && event.ord >= in_key
-                && let Some(what) = &event.what
+                && let Some(note) = &event.note
             {
-                self.note(what, event.seq);
+                self.emit(Item::Note { seq: Seq(event.seq), time_ns: self.now, note });
             }
         }
         self.output(start, to, file.as_ref(), &gaps);
@@ -328,20 +313,6 @@ impl Replay<'_> {
         self.after_gap = false;
         self.emit(Item::Keyframe { seq: Seq(start), time_ns: self.now, size, bytes });
         ord
-    }
-
-    fn note(&mut self, what: &What, at: u64) {
-        let (seq, time_ns) = (Seq(at), self.now);
-        self.emit(match what {
-            What::NotesLost(count) => Item::NotesLost { seq, time_ns, count: *count },
-            What::Note(Note::Resize(size)) => Item::Resize { seq, time_ns, size: *size },
-            What::Note(Note::Input { len }) => Item::Input { seq, time_ns, len: *len },
-            What::Note(Note::Mark(text)) => Item::Mark { seq, time_ns, text },
-            What::Note(Note::Exit { code, signal }) => {
-                Item::Exit { seq, time_ns, code: *code, signal: *signal }
-            }
-            What::Note(Note::Reattached) => Item::Reattached { seq, time_ns },
-        });
     }
 
     /// Bytes `[at, to)` of the segment, with its gaps.
@@ -385,23 +356,19 @@ fn events_of(index: &[u8], start: u64) -> (u64, Vec<Event>) {
     let mut began = 0;
     let mut events = Vec::new();
     for record in Records::new(index) {
-        let what = match record.kind {
+        let note = match record.kind {
             kind::START => {
                 began = record.time_ns;
                 continue;
             }
             kind::TIME => None,
-            kind::NOTES_LOST => {
-                let count = record.payload.try_into().map_or(0, u64::from_le_bytes);
-                Some(What::NotesLost(count))
-            }
             kind => match Note::decode(kind, record.payload) {
-                Some(note) => Some(What::Note(note)),
+                Some(note) => Some(note),
                 None => continue,
             },
         };
         let (seq, time_ns, ord) = (record.seq.max(start), record.time_ns, record.ord);
-        events.push(Event { seq, time_ns, ord, what });
+        events.push(Event { seq, time_ns, ord, note });
     }
     // Written in order; a damaged or foreign index must not break the order.
     events.sort_by_key(|event| event.seq);

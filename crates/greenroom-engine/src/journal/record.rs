@@ -1,10 +1,11 @@
 //! The one record format, used by index files and by the ring's note area.
 //!
-//! A record is a 40 byte header (magic, kind, payload length, sequence number,
-//! time, ordinal, crc) and a payload padded to 8 bytes; little-endian. In come
-//! bytes of any origin, out come records whose crc is right. A damaged stretch
-//! is stepped over 8 bytes at a time and counted, never trusted.
-//! Deliberately absent: what the kinds mean (`note`).
+//! A record is a 40 byte header (magic, kind, payload length, sequence number, time, ordinal, crc)
+//! and a payload padded to 8 bytes; little-endian. In come bytes of any origin, out come records
+//! whose crc is right. A damaged stretch is stepped over 8 bytes at a time and counted, never
+//! trusted. Deliberately absent: what the kinds mean (`note`).
+
+use crate::keep::checksum;
 
 /// First two bytes of each record.
 const MAGIC: u16 = 0x4a47;
@@ -25,7 +26,7 @@ pub(super) struct Record<'a> {
 
 impl Record<'_> {
     /// Appends the encoded record to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!(self.payload.len() <= PAYLOAD_MAX, "payloads are capped by the caller");
         let at = out.len();
         out.extend_from_slice(&MAGIC.to_le_bytes());
@@ -47,47 +48,24 @@ fn padded(payload: usize) -> usize {
     HEADER + payload.next_multiple_of(8)
 }
 
-fn checksum(header: &[u8], payload: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(header);
-    crc.update(payload);
-    crc.finalize()
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(word)
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(word)
-}
-
 /// The record at the start of `bytes` and its whole length, if it is sound.
 pub(super) fn decode(bytes: &[u8]) -> Option<(Record<'_>, usize)> {
     if bytes.len() < HEADER || bytes[..2] != MAGIC.to_le_bytes() {
         return None;
     }
-    let len = u32_at(bytes, 4) as usize;
+    let half = |at: usize| bytes[at..].first_chunk().copied().map(u32::from_le_bytes);
+    let word = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
+    let len = half(4)? as usize;
     if len > PAYLOAD_MAX {
         return None;
     }
     let whole = padded(len);
     let payload = bytes.get(HEADER..whole)?.get(..len)?;
-    if u32_at(bytes, 32) != checksum(&bytes[..32], payload) {
+    if half(32)? != checksum(&bytes[..32], payload) {
         return None;
     }
-    let record = Record {
-        kind: bytes[2],
-        seq: u64_at(bytes, 8),
-        time_ns: u64_at(bytes, 16),
-        ord: u64_at(bytes, 24),
-        payload,
-    };
-    Some((record, whole))
+    let (seq, time_ns, ord) = (word(8)?, word(16)?, word(24)?);
+    Some((Record { kind: bytes[2], seq, time_ns, ord, payload }, whole))
 }
 
 /// Walks over records; see `damaged` and `sound_end` when it is done.
@@ -101,12 +79,12 @@ pub(super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    pub fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
         Records { bytes, at: 0, damaged: 0, sound_end: 0 }
     }
 
     /// Where the next record is looked for.
-    pub fn position(&self) -> usize {
+    pub(super) fn position(&self) -> usize {
         self.at
     }
 }

@@ -1,10 +1,9 @@
 //! After a kill: from the ring's words, the pipe's fill and the files to a
 //! journal that goes on where the old daemon stopped.
 //!
-//! In comes whatever is there, sound or not; out go a [`Journal`] and a
-//! [`Recovered`] that names everything that was lost. Only after the old daemon
-//! was reaped: until then one of its threads may still move bytes.
-//! Deliberately absent: guessing. What does not fit together is reported as a
+//! In comes whatever is there, sound or not; out go a [`Journal`] and a [`Recovered`] that names
+//! everything that was lost. Only after the old daemon was reaped: until then one of its threads
+//! may still move bytes. Deliberately absent: guessing. What does not fit together is reported as a
 //! loss and left out.
 #![allow(unsafe_code, reason = "reads the fallback's zeroed room, see `ring`")]
 
@@ -45,8 +44,7 @@ pub struct Recovered {
 /// A loss, in the order found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The ring's words contradict each other or the files; how many bytes it
-    /// held is not known.
+    /// The ring's words contradict each other or the files; how many bytes it held is not known.
     Ring,
     /// Bytes missing from the files.
     Bytes { from: Seq, to: Seq },
@@ -62,47 +60,53 @@ pub enum Lost {
     Foreign { files: u64 },
 }
 
-pub(super) fn recover(
-    dir: &Path,
-    fds: RingFds,
-    limits: Limits,
-    spiller: &Spiller,
-    size: Size,
-) -> Result<(Journal, Recovered), JournalError> {
-    segment::make_dir(dir).map_err(|source| JournalError::MakeDir { dir: dir.into(), source })?;
-    let listing =
-        segment::list(dir).map_err(|source| JournalError::ReadDir { dir: dir.into(), source })?;
-    let mut found = Recovered::default();
-    let intake = recover_ring(dir, fds, size, &listing, &mut found)?;
-    let ring = intake.ring();
-    let tail = intake.tail();
-    finish_orphaned_roll(dir, &ring, tail, &listing, &mut found);
-    let spilled = ring.load(Word::Spilled);
-    found.tail = Seq(tail);
-    found.unspilled = tail - spilled;
+impl Journal {
+    /// Takes over the journal of a running session. Only after the old daemon
+    /// was reaped. `size` is the terminal's size now (TIOCGWINSZ), used where
+    /// nothing better is known; append a `Resize` note with it as well.
+    pub fn recover(
+        dir: &Path,
+        fds: RingFds,
+        limits: Limits,
+        spiller: &Spiller,
+        size: Size,
+    ) -> Result<(Journal, Recovered), JournalError> {
+        segment::make_dir(dir)
+            .map_err(|source| JournalError::MakeDir { dir: dir.into(), source })?;
+        let listing = segment::list(dir)
+            .map_err(|source| JournalError::ReadDir { dir: dir.into(), source })?;
+        let mut found = Recovered::default();
+        let intake = recover_ring(dir, fds, size, &listing, &mut found)?;
+        let ring = intake.ring();
+        let tail = intake.tail();
+        finish_orphaned_roll(dir, &ring, tail, &listing, &mut found);
+        let spilled = ring.load(Word::Spilled);
+        found.tail = Seq(tail);
+        found.unspilled = tail - spilled;
 
-    let mut files = Files::new();
-    let keyed = recover_files(dir, listing, spilled, &mut files, &mut found);
-    let oldest = files.segments.front().map_or(spilled, |segment| segment.start);
-    let newest = files.segments.back().map_or(spilled, |segment| segment.start);
-    let next_ord = recover_notes(&ring, files.next_ord, &mut found);
-    let blank = files.open.is_none();
+        let mut files = Files::default();
+        let keyed = recover_files(dir, listing, spilled, &mut files, &mut found);
+        let oldest = files.segments.front().map_or(spilled, |segment| segment.start);
+        let newest = files.segments.back().map_or(spilled, |segment| segment.start);
+        let next_ord = recover_notes(&ring, files.next_ord, &mut found);
+        let blank = files.open.is_none();
 
-    let shared = Shared::new(dir.into(), oldest, tail, spilled);
-    shared.needs_keyframe.store(!keyed, Ordering::Release);
-    let mut journal = Journal::assemble(intake, shared, limits, spiller, files);
-    journal.intake.set_mode(spiller.mode());
-    journal.ring_from = spilled;
-    journal.notepad = Notepad::new(ring.clone(), next_ord);
-    journal.segment_start = newest;
-    if blank {
-        // Nothing to go on with: a segment that keeps what the ring has.
-        let size = ring_size(&ring).unwrap_or(size);
-        let time_ns = super::unix_ns();
-        journal.request_roll(Roll { at: spilled, ord: 0, time_ns, keyframe: Vec::new(), size });
+        let shared = Shared::new(dir.into(), oldest, tail, spilled);
+        shared.needs_keyframe.store(!keyed, Ordering::Release);
+        let mut journal = Journal::assemble(intake, shared, limits, spiller, files);
+        journal.intake.set_mode(spiller.mode());
+        journal.ring_from = spilled;
+        journal.notepad = Notepad::new(ring.clone(), next_ord);
+        journal.segment_start = newest;
+        if blank {
+            // Nothing to go on with: a segment that keeps what the ring has.
+            let size = ring_size(&ring).unwrap_or(size);
+            let time_ns = super::unix_ns();
+            journal.request_roll(Roll { at: spilled, ord: 0, time_ns, keyframe: Vec::new(), size });
+        }
+        journal.ask_for_spill();
+        Ok((journal, found))
     }
-    journal.ask_for_spill();
-    Ok((journal, found))
 }
 
 fn ring_size(ring: &Ring) -> Option<Size> {
@@ -167,10 +171,12 @@ fn true_tail(ring: &Ring, in_pipe: u64) -> Option<u64> {
     if word_tail > SEQ_MAX {
         return None;
     }
-    let tail = match (ring.load(Word::Mode), draining) {
-        (_, false) => word_tail,
-        (mode, true) if mode == Mode::Pipe as u64 => word_tail.checked_sub(in_pipe)?,
-        (_, true) => scan(ring, word_tail)?,
+    let tail = if !draining {
+        word_tail
+    } else if ring.load(Word::Mode) == Mode::Pipe as u64 {
+        word_tail.checked_sub(in_pipe)?
+    } else {
+        scan(ring, word_tail)?
     };
     // A gap that was opened just before the kill counts.
     let (gap_from, gap_to) = (ring.load(Word::GapFrom), ring.load(Word::GapTo));

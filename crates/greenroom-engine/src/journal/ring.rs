@@ -1,11 +1,10 @@
 //! The memory that outlives the daemon: a memfd, held by the keeper, mapped here.
 //!
-//! Layout: one control page of 64-bit words (each on its own cache line), the
-//! note area, the data. `data[seq % size]` holds the byte numbered `seq`.
-//! In comes the memfd; out go atomic words and byte slices. This file holds
-//! the journal's `unsafe`: the mapping, and the slices into it.
-//! Deliberately absent: the order in which the words are stored (`pump`,
-//! `files`) and what they mean after a kill (`recover`).
+//! Layout: one control page of 64-bit words (each on its own cache line), the note area, the data.
+//! `data[seq % size]` holds the byte numbered `seq`. In comes the memfd; out go atomic words and
+//! byte slices. This file holds the journal's `unsafe`: the mapping, and the slices into it.
+//! Deliberately absent: the order in which the words are stored (`pump`, `files`) and what they
+//! mean after a kill (`recover`).
 //!
 //! # Who writes what
 //!
@@ -16,19 +15,17 @@
 //! | `NoteHead` / `NoteTail` | actor / helper | byte offsets of the note area, ever growing |
 //! | `GapFrom`, `GapTo` | actor opens and extends, helper closes | bytes given up and not yet in an index |
 //!
-//! Data bytes in `[Spilled, T)` are only read (helper, actor); bytes outside
-//! that window belong to the actor, who alone may write them. The helper's
-//! store to `Spilled` is a release that the actor acquires before it reuses the
-//! room; the actor publishes T with a release that the helper acquires before
-//! it reads. So no byte is read and written at once by two threads of ours.
+//! Data bytes in `[Spilled, T)` are only read (helper, actor); bytes outside that window belong to
+//! the actor, who alone may write them. The helper's store to `Spilled` is a release that the actor
+//! acquires before it reuses the room; the actor publishes T with a release that the helper
+//! acquires before it reads. So no byte is read and written at once by two threads of ours.
 //!
 //! # Kills
 //!
-//! A kill stops a thread between two instructions: the stores before that
-//! point in program order have happened, those after have not. What is needed
-//! is therefore only that the *compiler* keeps program order between the words
-//! and the system calls, which release stores and opaque system calls do. The
-//! next daemon looks after `waitpid`, so every store is visible to it.
+//! A kill stops a thread between two instructions: the stores before that point in program order
+//! have happened, those after have not. What is needed is therefore only that the *compiler* keeps
+//! program order between the words and the system calls, which release stores and opaque system
+//! calls do. The next daemon looks after `waitpid`, so every store is visible to it.
 #![allow(unsafe_code, reason = "a mapping shared with the next daemon cannot be had without")]
 
 use std::io;
@@ -75,16 +72,15 @@ pub(super) struct Ring {
     fd: OwnedFd,
 }
 
-// SAFETY: the mapping is plain memory that lives as long as the value; all
-// shared access goes through atomics or through slices whose windows are
-// kept apart by the protocol in the module doc.
+// SAFETY: the mapping is plain memory that lives as long as the value; all shared access goes
+// through atomics or through slices whose windows are kept apart by the protocol in the module doc.
 unsafe impl Send for Ring {}
 // SAFETY: as above.
 unsafe impl Sync for Ring {}
 
 impl Ring {
     /// Maps the whole memfd. `Ok(None)`: its size is not acceptable.
-    pub fn map(fd: OwnedFd) -> io::Result<Option<Ring>> {
+    pub(super) fn map(fd: OwnedFd) -> io::Result<Option<Ring>> {
         let bytes = rustix::fs::fstat(&fd)?.st_size;
         let Some(data_bytes) =
             usize::try_from(bytes).ok().and_then(|b| b.checked_sub(HEADER_BYTES))
@@ -98,8 +94,7 @@ impl Ring {
         // made it without sealing, then its own discipline has to do.
         let _ = rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW);
         let map_bytes = HEADER_BYTES + data_bytes;
-        // SAFETY: a new mapping at an address the kernel chooses; nothing
-        // existing is replaced.
+        // SAFETY: a new mapping at an address the kernel chooses; nothing existing is replaced.
         let base = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -114,21 +109,21 @@ impl Ring {
         Ok(Some(Ring { base, map_bytes, data_bytes, fd }))
     }
 
-    pub fn word(&self, word: Word) -> &AtomicU64 {
+    pub(super) fn word(&self, word: Word) -> &AtomicU64 {
         // SAFETY: the offset is inside the control page, 8-aligned (the page
         // is page-aligned), and only ever accessed as an atomic.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(word as usize).cast()) }
     }
 
-    pub fn load(&self, word: Word) -> u64 {
+    pub(super) fn load(&self, word: Word) -> u64 {
         self.word(word).load(Ordering::Acquire)
     }
 
-    pub fn store(&self, word: Word, value: u64) {
+    pub(super) fn store(&self, word: Word, value: u64) {
         self.word(word).store(value, Ordering::Release);
     }
 
-    pub fn data_bytes(&self) -> u64 {
+    pub(super) fn data_bytes(&self) -> u64 {
         self.data_bytes as u64
     }
 
@@ -144,10 +139,9 @@ impl Ring {
     ///
     /// # Safety
     /// No thread writes that window while the slices live.
-    pub unsafe fn data(&self, from: u64, to: u64) -> (&[u8], &[u8]) {
+    pub(super) unsafe fn data(&self, from: u64, to: u64) -> (&[u8], &[u8]) {
         let [a, b] = self.data_split(from, to);
-        // SAFETY: `split` keeps both parts inside the mapping; the caller
-        // keeps writers away.
+        // SAFETY: `split` keeps both parts inside the mapping; the caller keeps writers away.
         unsafe {
             (
                 std::slice::from_raw_parts(self.base.as_ptr().add(a.0), a.1),
@@ -162,7 +156,7 @@ impl Ring {
     /// The caller is the actor, and the window is outside `[Spilled, T)`, so
     /// nobody else touches it; no other slice of it lives.
     #[allow(clippy::mut_from_ref, reason = "exclusive by protocol, see the module doc")]
-    pub unsafe fn data_mut(&self, from: u64, to: u64) -> (&mut [u8], &mut [u8]) {
+    pub(super) unsafe fn data_mut(&self, from: u64, to: u64) -> (&mut [u8], &mut [u8]) {
         let [a, b] = self.data_split(from, to);
         // SAFETY: `split` keeps both parts inside the mapping and apart from
         // each other; the caller owns the window.
@@ -182,9 +176,8 @@ impl Ring {
     /// Copies a note in at byte offset `at` of the note area.
     ///
     /// # Safety
-    /// The caller is the actor, and `[at, at + bytes)` is outside
-    /// `[NoteTail, NoteHead)`.
-    pub unsafe fn put_note(&self, at: u64, bytes: &[u8]) {
+    /// The caller is the actor, and `[at, at + bytes)` is outside `[NoteTail, NoteHead)`.
+    pub(super) unsafe fn put_note(&self, at: u64, bytes: &[u8]) {
         let [a, b] = Self::split(at, bytes.len(), NOTE_BYTES, CONTROL_BYTES);
         // SAFETY: inside the mapping by `split`; the helper reads only below
         // `NoteHead`, which the actor moves afterwards.
@@ -196,7 +189,7 @@ impl Ring {
 
     /// Copies the notes `[tail, head)` out. Only for the holder of the
     /// helper's role; the actor does not write below `NoteHead`.
-    pub fn notes(&self, tail: u64, head: u64, out: &mut Vec<u8>) {
+    pub(super) fn notes(&self, tail: u64, head: u64, out: &mut Vec<u8>) {
         let len = head.saturating_sub(tail).min(NOTE_BYTES as u64) as usize;
         for (at, len) in Self::split(tail, len, NOTE_BYTES, CONTROL_BYTES) {
             // SAFETY: inside the mapping by `split`; `[NoteTail, NoteHead)` is
@@ -208,7 +201,7 @@ impl Ring {
     }
 
     /// Gives all pages but the control page back to the system.
-    pub fn punch(&self) -> io::Result<()> {
+    pub(super) fn punch(&self) -> io::Result<()> {
         let at = CONTROL_BYTES as u64;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(rustix::fs::fallocate(&self.fd, flags, at, self.map_bytes as u64 - at)?)
@@ -216,7 +209,7 @@ impl Ring {
 
     /// Makes all pages present, so that a plain `read` into them cannot fault
     /// (the fallback mode depends on it as far as anything can).
-    pub fn populate(&self) -> io::Result<()> {
+    pub(super) fn populate(&self) -> io::Result<()> {
         // SAFETY: the range is exactly our mapping; populating changes no byte.
         unsafe {
             rustix::mm::madvise(

@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::limits::{INDEX_BYTES, KEYFRAME_BYTES, SEGMENTS_MAX};
 use super::note::FORMAT;
+use crate::keep::checksum;
 
 pub(super) const SEG: &str = "seg";
 pub(super) const IDX: &str = "idx";
@@ -33,7 +34,7 @@ pub(super) fn path(dir: &Path, start: u64, ext: &str) -> PathBuf {
 }
 
 /// The directory, 0700, with its parents.
-pub(super) fn make_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
@@ -81,8 +82,7 @@ pub(super) struct Key<'a> {
     pub bytes: &'a [u8],
 }
 
-/// magic, format u16, cols u16, rows u16, 0 u16, seq u64, ord u64, len u32,
-/// crc u32, bytes.
+/// magic, format u16, cols u16, rows u16, 0 u16, seq u64, ord u64, len u32, crc u32, bytes.
 pub(super) fn encode_key(seq: u64, key: Key<'_>) -> Vec<u8> {
     let Key { size, ord, bytes } = key;
     let mut out = Vec::with_capacity(KEY_HEADER + bytes.len());
@@ -93,17 +93,10 @@ pub(super) fn encode_key(seq: u64, key: Key<'_>) -> Vec<u8> {
     out.extend_from_slice(&seq.to_le_bytes());
     out.extend_from_slice(&ord.to_le_bytes());
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    let crc = key_crc(&out, bytes);
+    let crc = checksum(&out, bytes);
     out.extend_from_slice(&crc.to_le_bytes());
     out.extend_from_slice(bytes);
     out
-}
-
-fn key_crc(header: &[u8], bytes: &[u8]) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(header);
-    crc.update(bytes);
-    crc.finalize()
 }
 
 /// The screen in a key file, if every byte of it is as written.
@@ -115,7 +108,7 @@ pub(super) fn decode_key(file: &[u8], seq: u64) -> Option<Key<'_>> {
         && half(4) == FORMAT
         && header[12..20] == seq.to_le_bytes()
         && word(28)? as usize == bytes.len()
-        && word(32)? == key_crc(&header[..32], bytes);
+        && word(32)? == checksum(&header[..32], bytes);
     if !sound {
         return None;
     }
@@ -198,9 +191,10 @@ pub(super) fn list(dir: &Path) -> io::Result<Listing> {
     }
     let mut listing = Listing { foreign, ..Listing::default() };
     for (start, (exists, segment)) in starts {
-        match exists {
-            true => listing.segments.push(segment),
-            false => listing.debris.push(start),
+        if exists {
+            listing.segments.push(segment);
+        } else {
+            listing.debris.push(start);
         }
     }
     Ok(listing)
@@ -210,11 +204,7 @@ pub(super) fn list(dir: &Path) -> io::Result<Listing> {
 pub(super) fn remove(dir: &Path, start: u64) {
     for ext in [SEG, KEY, IDX, NEW_KEY] {
         let path = path(dir, start, ext);
-        match std::fs::remove_file(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!(%error, path = %path.display(), "cannot remove"),
-        }
+        unless_gone(std::fs::remove_file(&path), &path, "cannot remove");
     }
 }
 
@@ -223,11 +213,15 @@ pub(super) fn set_aside(dir: &Path, start: u64) {
     for ext in [SEG, KEY, IDX] {
         let from = path(dir, start, ext);
         let to = from.with_extension(format!("{ext}.{ASIDE}"));
-        match std::fs::rename(&from, &to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => tracing::warn!(%error, path = %from.display(), "cannot set aside"),
-        }
+        unless_gone(std::fs::rename(&from, &to), &from, "cannot set aside");
+    }
+}
+
+fn unless_gone(done: io::Result<()>, path: &Path, failed: &str) {
+    if let Err(error) = done
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, path = %path.display(), "{failed}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use greenroom_term::Size;
@@ -17,17 +17,16 @@ use tokio::sync::Notify;
 use super::files::Files;
 use super::limits::Limits;
 use super::ring::Ring;
+use crate::lock::lock;
 
 /// Whether output reaches the disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RecordingState {
+    #[default]
     Recording,
     /// The session goes on; what does not fit in memory until the disk is
     /// back becomes a visible gap.
-    Paused {
-        why: PauseReason,
-        since: SystemTime,
-    },
+    Paused { why: PauseReason, since: SystemTime },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +63,7 @@ impl fmt::Display for PauseReason {
 }
 
 /// Seen by actor, helper and readers.
+#[derive(Default)]
 pub(super) struct Shared {
     pub dir: PathBuf,
     /// First byte still in files.
@@ -85,23 +85,17 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub fn new(dir: PathBuf, oldest: u64, tail: u64, readable: u64) -> Shared {
+    pub(super) fn new(dir: PathBuf, oldest: u64, tail: u64, readable: u64) -> Shared {
         Shared {
             dir,
             oldest: AtomicU64::new(oldest),
             tail: AtomicU64::new(tail),
             readable: AtomicU64::new(readable),
-            index_bytes: AtomicU64::new(0),
-            needs_keyframe: AtomicBool::new(false),
-            roll_pending: AtomicBool::new(false),
-            paused: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-            state: Mutex::new(RecordingState::Recording),
-            progress: Arc::new(Notify::new()),
+            ..Shared::default()
         }
     }
 
-    pub fn set_paused(&self, why: Option<PauseReason>) {
+    pub(super) fn set_paused(&self, why: Option<PauseReason>) {
         let mut state = lock(&self.state);
         match (why, &*state) {
             (None, _) => *state = RecordingState::Recording,
@@ -142,10 +136,4 @@ pub(super) struct Session {
     pub queued: AtomicU8,
     /// The `Journal` is gone; spill the rest and let go.
     pub closing: AtomicBool,
-}
-
-/// A poisoned lock means that the helper panicked over one session; the data
-/// below is plain and the other sessions go on.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

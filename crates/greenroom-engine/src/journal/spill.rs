@@ -10,18 +10,20 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::error::JournalError;
-use super::evict::Evictor;
-use super::files::Turn;
+use super::evict::{Begins, Evictor};
+use super::files::SpillEnd;
 use super::intake::{Mode, probe_splice};
 use super::limits::{Budget, CLOSE_PATIENCE, LAZY_SPILL, RETRY};
 use super::ring::Word;
-use super::shared::{PauseReason, Session, lock};
+use super::shared::{PauseReason, Session};
+use crate::id::Seq;
+use crate::lock::lock;
 
 const LAZY: u8 = 1;
 const URGENT: u8 = 2;
@@ -53,11 +55,11 @@ pub struct SpillerOptions {
 pub(super) struct Disk(pub Option<FaultHook>);
 
 impl Disk {
-    pub fn check(&self, op: DiskOp) -> io::Result<()> {
+    pub(super) fn check(&self, op: DiskOp) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), |hook| hook(op))
     }
 
-    pub fn step(&self) {
+    pub(super) fn step(&self) {
         let _ = self.check(DiskOp::Step);
     }
 }
@@ -70,8 +72,10 @@ struct Queue {
     retry: Vec<(Instant, Arc<Session>)>,
     sessions: HashMap<u64, Arc<Session>>,
     closing_since: HashMap<u64, Instant>,
-    /// Directories of ended sessions to count in, or (`None`) to forget.
-    ended: VecDeque<(PathBuf, Option<SystemTime>)>,
+    /// Directories of ended sessions to count in.
+    ended: VecDeque<(PathBuf, SystemTime)>,
+    /// Directories that count no more, before anything else is dropped for them.
+    forgotten: Vec<PathBuf>,
     stop: bool,
 }
 
@@ -81,6 +85,7 @@ struct Inner {
     turned: Condvar,
     next_id: AtomicU64,
     no_splice: bool,
+    begins: Begins,
 }
 
 /// Stops the thread when the last handle goes.
@@ -112,15 +117,16 @@ impl Spiller {
             turned: Condvar::new(),
             next_id: AtomicU64::new(1),
             no_splice: options.no_splice || !probe_splice(),
+            begins: Begins::default(),
         });
-        let worker = Worker {
+        let thread = SpillThread {
             inner: Arc::clone(&inner),
             disk: Disk(options.faults),
-            evictor: Evictor::new(options.budget),
+            evictor: Evictor::new(options.budget, Arc::clone(&inner.begins)),
         };
         std::thread::Builder::new()
             .name("journal".into())
-            .spawn(move || worker.run())
+            .spawn(move || thread.run())
             .map_err(|source| JournalError::Thread { source })?;
         Ok(Spiller { owner: Arc::new(Owner(inner)) })
     }
@@ -134,6 +140,7 @@ impl Spiller {
             turned: Condvar::new(),
             next_id: AtomicU64::new(1),
             no_splice,
+            begins: Begins::default(),
         };
         Spiller { owner: Arc::new(Owner(Arc::new(inner))) }
     }
@@ -157,7 +164,7 @@ impl Spiller {
     /// Queues the session, once. The caller has published what there is to do.
     pub(super) fn schedule(&self, session: &Arc<Session>, urgent: bool) {
         let level = if urgent { URGENT } else { LAZY };
-        // Pairs with the fence in `Worker::turn`: either we see the session
+        // Pairs with the fence in `SpillThread::turn`: either we see the session
         // taken off the queue, or the helper sees what we published.
         fence(Ordering::SeqCst);
         if session.queued.load(Ordering::Relaxed) >= level {
@@ -169,19 +176,26 @@ impl Spiller {
     /// Counts the journal of an ended session in the total budget, from which
     /// its older segments may be dropped. Scanned by the helper.
     pub fn adopt_ended(&self, dir: PathBuf, ended: SystemTime) {
-        lock(&self.inner().queue).ended.push_back((dir, Some(ended)));
+        lock(&self.inner().queue).ended.push_back((dir, ended));
         self.inner().wake.notify_one();
     }
 
-    /// The journal of an ended session was deleted.
+    /// The oldest byte kept of an ended session's journal, if it had to give some of it.
+    pub fn begin_of_ended(&self, dir: &Path) -> Option<Seq> {
+        lock(&self.inner().begins).get(dir).copied()
+    }
+
+    /// The journal of an ended session is being deleted: no other session gives output for it.
     pub fn forget_ended(&self, dir: PathBuf) {
-        lock(&self.inner().queue).ended.push_back((dir, None));
+        let mut queue = lock(&self.inner().queue);
+        queue.ended.retain(|(other, _)| *other != dir);
+        queue.forgotten.push(dir);
+        drop(queue);
         self.inner().wake.notify_one();
     }
 
-    /// Blocks until everything pumped so far is in files. `false`: some disk
-    /// did not take it in time. For an orderly shutdown; a kill loses nothing
-    /// either, as long as the keeper lives.
+    /// Blocks until everything pumped so far is in files. `false`: some disk did not take it in
+    /// time. For an orderly shutdown; a kill loses nothing either, as long as the keeper lives.
     #[must_use]
     pub fn flush_all(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
@@ -235,30 +249,14 @@ impl Session {
 
 impl Inner {
     fn enqueue(&self, session: &Arc<Session>, level: u8) {
-        let mut queue = lock(&self.queue);
-        let old = session.queued.load(Ordering::Relaxed);
-        if old >= level {
-            return;
+        let wakes = lock(&self.queue).enqueue(session, level);
+        if wakes {
+            self.wake.notify_one();
         }
-        session.queued.store(level, Ordering::Relaxed);
-        if level == URGENT {
-            if old == LAZY {
-                queue.lazy.retain(|other| other.id != session.id);
-            }
-            queue.urgent.push_back(Arc::clone(session));
-        } else {
-            queue.lazy.push(Arc::clone(session));
-            if queue.lazy_due.is_some() {
-                return; // the timer already runs
-            }
-            queue.lazy_due = Some(Instant::now() + LAZY_SPILL);
-        }
-        drop(queue);
-        self.wake.notify_one();
     }
 }
 
-struct Worker {
+struct SpillThread {
     inner: Arc<Inner>,
     disk: Disk,
     evictor: Evictor,
@@ -266,23 +264,25 @@ struct Worker {
 
 enum Job {
     Spill(Arc<Session>),
-    Ended(PathBuf, Option<SystemTime>),
+    Ended(PathBuf, SystemTime),
+    Forget,
     Stop,
 }
 
-impl Worker {
+impl SpillThread {
     fn run(mut self) {
         loop {
             match self.next_job() {
                 Job::Spill(session) => self.turn(&session),
-                Job::Ended(dir, Some(ended)) => {
+                Job::Ended(dir, ended) => {
                     self.evictor.adopt(dir, ended);
-                    // Many come at once when a daemon takes over: the last of them settles the account.
+                    // Many come at once when a daemon takes over: the last of them settles the
+                    // account.
                     if lock(&self.inner.queue).ended.is_empty() {
                         self.evict();
                     }
                 }
-                Job::Ended(dir, None) => self.evictor.forget(&dir),
+                Job::Forget => self.forget(),
                 Job::Stop => return,
             }
         }
@@ -295,6 +295,9 @@ impl Worker {
             queue.promote_due(now);
             if let Some(session) = queue.urgent.pop_front() {
                 return Job::Spill(session);
+            }
+            if !queue.forgotten.is_empty() {
+                return Job::Forget;
             }
             if let Some((dir, ended)) = queue.ended.pop_front() {
                 return Job::Ended(dir, ended);
@@ -325,10 +328,10 @@ impl Worker {
                     // What a pump published meanwhile it left to us.
                     self.inner.enqueue(session, LAZY);
                 }
-                if turn == Turn::Rolled {
+                if turn == SpillEnd::Rolled {
                     self.evict();
                 }
-                if turn != Turn::Done {
+                if turn != SpillEnd::Done {
                     self.inner.enqueue(session, URGENT);
                 }
             }
@@ -337,14 +340,20 @@ impl Worker {
                 lock(&self.inner.queue).retry_later(session);
             }
         }
-        self.close_if_done(session, outcome == Ok(Turn::Done));
+        self.close_if_done(session, outcome == Ok(SpillEnd::Done));
         // Under the lock, or `flush_all` could look before and wait after.
         drop(lock(&self.inner.queue));
         self.inner.turned.notify_all();
         session.shared.progress.notify_waiters();
     }
 
+    fn forget(&mut self) {
+        let forgotten = std::mem::take(&mut lock(&self.inner.queue).forgotten);
+        forgotten.iter().for_each(|dir| self.evictor.forget(dir));
+    }
+
     fn evict(&mut self) {
+        self.forget();
         let live: Vec<_> = lock(&self.inner.queue).sessions.values().cloned().collect();
         self.evictor.enforce(&live);
     }
@@ -373,7 +382,7 @@ impl Worker {
 }
 
 /// A panic over one session's files must not end the recording of all.
-fn guarded_turn(session: &Session, disk: &Disk) -> Result<Turn, PauseReason> {
+fn guarded_turn(session: &Session, disk: &Disk) -> Result<SpillEnd, PauseReason> {
     let turn = || lock(&session.files).turn(session, disk);
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(turn)).unwrap_or_else(|_| {
         tracing::error!(dir = %session.shared.dir.display(), "the journal thread met a bug");
@@ -392,14 +401,29 @@ impl Queue {
         }
         while let Some(at) = self.retry.iter().position(|(due, _)| *due <= now) {
             let (_, session) = self.retry.swap_remove(at);
-            let old = session.queued.swap(URGENT, Ordering::Relaxed);
-            if old < URGENT {
-                if old == LAZY {
-                    self.lazy.retain(|other| other.id != session.id);
-                }
-                self.urgent.push_back(session);
-            }
+            self.enqueue(&session, URGENT);
         }
+    }
+
+    /// Whether the thread has to be woken for it.
+    fn enqueue(&mut self, session: &Arc<Session>, level: u8) -> bool {
+        let old = session.queued.load(Ordering::Relaxed);
+        if old >= level {
+            return false;
+        }
+        session.queued.store(level, Ordering::Relaxed);
+        if level == LAZY {
+            self.lazy.push(Arc::clone(session));
+            // Where the timer runs already it wakes the thread.
+            let first = self.lazy_due.is_none();
+            self.lazy_due.get_or_insert_with(|| Instant::now() + LAZY_SPILL);
+            return first;
+        }
+        if old == LAZY {
+            self.lazy.retain(|other| other.id != session.id);
+        }
+        self.urgent.push_back(Arc::clone(session));
+        true
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -410,5 +434,34 @@ impl Queue {
         if !self.retry.iter().any(|(_, other)| other.id == session.id) {
             self.retry.push((Instant::now() + RETRY, Arc::clone(session)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::segment;
+    use super::*;
+
+    #[test]
+    fn nobody_gives_output_for_what_was_removed() {
+        let top = tempfile::tempdir().unwrap();
+        let [removed, kept] = ["removed", "kept"].map(|name| top.path().join(name));
+        let spiller = Spiller::by_hand(true);
+        let budget = Budget { total_bytes: 10_000 };
+        let mut evictor = Evictor::new(budget, Arc::clone(&spiller.inner().begins));
+        for dir in [&removed, &kept] {
+            segment::make_dir(dir).unwrap();
+            for start in [0, 4096] {
+                std::fs::write(segment::path(dir, start, segment::SEG), [0; 4096]).unwrap();
+            }
+            evictor.adopt(dir.clone(), SystemTime::UNIX_EPOCH);
+        }
+        let mut thread =
+            SpillThread { inner: Arc::clone(&spiller.owner.0), disk: Disk(None), evictor };
+        spiller.adopt_ended(removed.clone(), SystemTime::UNIX_EPOCH);
+        spiller.forget_ended(removed);
+        thread.evict();
+        assert_eq!(segment::list(&kept).unwrap().segments.len(), 2, "its 8 KiB fit");
+        assert!(lock(&spiller.inner().queue).ended.is_empty());
     }
 }

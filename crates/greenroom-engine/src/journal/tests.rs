@@ -133,25 +133,18 @@ fn replay(reader: &JournalReader, from: ReplayFrom) -> (Vec<Seen>, u64, Vec<u8>)
                 at = Some(seq.0 + bytes.len() as u64);
                 return ControlFlow::Continue(());
             }
-            Item::Mark { seq, text, .. } => {
-                seen.push(Seen::Mark(seq.0, text.to_string()));
-                seq.0
-            }
-            Item::Resize { seq, size, .. } => {
-                seen.push(Seen::Resize(seq.0, *size));
+            Item::Note { seq, note, .. } => {
+                seen.push(match note {
+                    Note::Mark(text) => Seen::Mark(seq.0, text.clone()),
+                    Note::Resize(size) => Seen::Resize(seq.0, *size),
+                    _ => Seen::Other(seq.0),
+                });
                 seq.0
             }
             Item::Gap { from, to } => {
                 seen.push(Seen::Gap(from.0, to.0));
                 at = Some(to.0);
                 return ControlFlow::Continue(());
-            }
-            Item::Input { seq, .. }
-            | Item::Exit { seq, .. }
-            | Item::Reattached { seq, .. }
-            | Item::NotesLost { seq, .. } => {
-                seen.push(Seen::Other(seq.0));
-                seq.0
             }
         };
         assert!(at.is_none_or(|at| at == place), "an item at {place} after output up to {at:?}");
@@ -163,8 +156,7 @@ fn replay(reader: &JournalReader, from: ReplayFrom) -> (Vec<Seen>, u64, Vec<u8>)
     (seen, first.unwrap_or(end), output)
 }
 
-/// The byte numbered `seq`: NULs and every other value occur, neighbours
-/// and wraps differ.
+/// The byte numbered `seq`: NULs and every other value occur, neighbours and wraps differ.
 fn byte(seq: u64) -> u8 {
     let mixed = seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     if mixed.is_multiple_of(5) { 0 } else { mixed as u8 }
@@ -672,8 +664,8 @@ fn notes_beyond_the_area_wait_and_lost_ones_are_counted() {
     let reader = journal.reader();
     let count = reader.replay(ReplayFrom::Oldest, &mut |item| {
         match item {
-            Item::Input { .. } => inputs += 1,
-            Item::NotesLost { count, .. } => lost += count,
+            Item::Note { note: Note::Input { .. }, .. } => inputs += 1,
+            Item::Note { note: Note::Lost(count), .. } => lost += count,
             _ => {}
         }
         ControlFlow::Continue(())

@@ -9,21 +9,22 @@ use tokio::sync::mpsc;
 
 use crate::events::Fact;
 use crate::id::Seq;
-use crate::journal::{Journal, JournalError, Note, RingFds, open_ended};
+use crate::journal::{Journal, Note, RingFds, open_ended};
 use crate::session::Shared;
 use crate::session::actor::{Actor, Msg, Source};
+use crate::session::handle::blocking;
 use crate::session::rebuild;
+use crate::session::screen::SessionScreen;
 use crate::session::terminal::Master;
-use crate::session::view::View;
 
 pub(crate) enum Boot {
-    New { source: Box<Source>, view: View },
+    New { source: Box<Source>, screen: SessionScreen },
     Recover { master: Master, ring: RingFds },
     Ended,
 }
 
 impl Boot {
-    pub fn master(&self) -> Option<Master> {
+    pub(crate) fn master(&self) -> Option<Master> {
         match self {
             Boot::New { source, .. } => Some(source.master.clone()),
             Boot::Recover { master, .. } => Some(master.clone()),
@@ -32,8 +33,7 @@ impl Boot {
     }
 }
 
-/// `None` when nobody ever asked for it, or it could not be brought back; the
-/// reason was emitted.
+/// `None` when nobody ever asked for it, or it could not be brought back; the reason was emitted.
 pub(crate) async fn actor(
     shared: Arc<Shared>,
     rx: mpsc::Receiver<Msg>,
@@ -41,9 +41,9 @@ pub(crate) async fn actor(
     dir: &Path,
 ) -> Option<Actor> {
     match boot {
-        Boot::New { source, view } => {
+        Boot::New { source, screen } => {
             let reader = source.journal.reader();
-            Some(Actor::new(shared, rx, Some(*source), reader, view))
+            Some(Actor::new(shared, rx, Some(*source), reader, screen))
         }
         Boot::Recover { master, ring } => recover(shared, rx, master, ring, dir).await,
         Boot::Ended => ended(shared, rx, dir).await,
@@ -83,7 +83,7 @@ async fn recover(
     reader.flush(tail).await;
     let rebuilt = {
         let reader = reader.clone();
-        blocking(move || rebuild::screen(&reader, size)).await
+        blocking(move || Ok(rebuild::screen(&reader, size)?)).await
     };
     let (screen, lost) = match rebuilt {
         Ok((screen, _)) if !screen.is_broken() => (screen, lost),
@@ -93,8 +93,8 @@ async fn recover(
     shared.resized(screen.size());
     shared.resumed(tail, screen.input_modes(), screen.title().map(str::to_owned));
     shared.emit(Fact::Recovered { seq: tail, lost });
-    let view = View::of(screen, tail);
-    Some(Actor::new(shared, rx, Some(Source { master, journal }), reader, view))
+    let screen = SessionScreen::of(screen, tail);
+    Some(Actor::new(shared, rx, Some(Source { master, journal }), reader, screen))
 }
 
 fn window_size(master: &Master) -> Option<Size> {
@@ -125,7 +125,7 @@ async fn ended(shared: Arc<Shared>, mut rx: mpsc::Receiver<Msg>, dir: &Path) -> 
     match opened {
         Ok((reader, screen, end)) => {
             shared.resumed(end, screen.input_modes(), screen.title().map(str::to_owned));
-            let mut actor = Actor::new(shared, rx, None, reader, View::of(screen, end));
+            let mut actor = Actor::new(shared, rx, None, reader, SessionScreen::of(screen, end));
             actor.handle(first);
             Some(actor)
         }
@@ -133,14 +133,5 @@ async fn ended(shared: Arc<Shared>, mut rx: mpsc::Receiver<Msg>, dir: &Path) -> 
             tracing::warn!(session = %shared.id, %error, "reading an ended session");
             None
         }
-    }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
-) -> Result<T, JournalError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }

@@ -6,18 +6,18 @@ use std::time::Duration;
 use greenroom_term::{Frame, InputModes, KeyPress, Row, Size, encode_key, encode_paste};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::egress::{Egress, Filtered, Known, Raw, Sight, Sink};
+use crate::egress::{Egress, Filtered, Origin, Raw, RowAnswers, Secrets, Sink};
 use crate::error::EngineError;
 use crate::id::{ClientId, Seq, SessionId};
 use crate::journal::JournalReader;
 use crate::process::Target;
 use crate::session::actor::Msg;
-use crate::session::subscribers::{Following, Subscription};
-use crate::session::{Change, SessionInfo, SessionState, Shared, rebuild};
+use crate::session::{
+    Change, SessionInfo, SessionState, Shared, SubscriberKind, Subscription, rebuild,
+};
 use crate::store::RecordState;
 
-/// A write is answered when the kernel has it all, or after this long with
-/// what is still waiting.
+/// A write is answered when the kernel has it all, or after this long with what is still waiting.
 const INPUT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Scrollback lines made available to one reader.
@@ -103,67 +103,67 @@ impl SessionHandle {
 
     /// The screen now; never half of a synchronized update.
     pub async fn frame(&self) -> Result<(Filtered<Arc<Frame>>, Seq), EngineError> {
-        self.frame_as(Sight::Masked).await
+        self.frame_as(Secrets::Masked).await
     }
 
     /// The same, as much of it as the caller may see.
-    pub async fn frame_as(&self, sight: Sight) -> Result<(Filtered<Arc<Frame>>, Seq), EngineError> {
-        self.frame_again(sight, &mut Known::default()).await
+    pub async fn frame_as(
+        &self,
+        secrets: Secrets,
+    ) -> Result<(Filtered<Arc<Frame>>, Seq), EngineError> {
+        self.frame_again(secrets, &mut RowAnswers::default()).await
     }
 
-    /// The same for somebody who looks again and again: filters are asked only about rows that are not `known`.
+    /// The same for somebody who looks again and again: filters are asked only about rows that are
+    /// not `known`.
     pub(crate) async fn frame_again(
         &self,
-        sight: Sight,
-        known: &mut Known,
+        secrets: Secrets,
+        known: &mut RowAnswers,
     ) -> Result<(Filtered<Arc<Frame>>, Seq), EngineError> {
         let (frame, seq) = self.ask(|reply| Msg::Frame { reply }).await?;
         let frame = Raw::new(frame);
-        let frame = match sight {
-            Sight::Masked => {
-                let frame = self.egress().frame(Sink::Snapshot, frame);
-                let place = (self.id(), seq);
-                self.egress().governed_frame(Sink::Snapshot, place, frame, known).await
+        let frame = match secrets {
+            Secrets::Masked => {
+                let frame = self.egress().frame(frame);
+                let origin = Origin { session: self.id(), seq };
+                self.egress().governed_frame(Sink::Snapshot, origin, frame, known).await
             }
-            Sight::Bare => self.egress().bare(frame),
+            Secrets::Unmasked => self.egress().unmasked(frame),
         };
         Ok((frame, seq))
     }
 
     /// Snapshot and subscription in one act: what comes through the
     /// subscription starts exactly where its first push leaves off.
-    pub async fn subscribe(&self, following: Following) -> Result<Subscription, EngineError> {
-        let sink = match following {
-            Following::Viewer { .. } => Sink::AttachLocal,
-            Following::Stream => Sink::Stream,
+    pub async fn subscribe(&self, kind: SubscriberKind) -> Result<Subscription, EngineError> {
+        let sink = match kind {
+            SubscriberKind::Viewer { .. } => Sink::AttachLocal,
+            SubscriberKind::Stream => Sink::Stream,
         };
-        self.subscribe_to(following, Some(sink)).await
+        self.subscribe_to(kind, Some(sink)).await
     }
 
-    /// The same for a follower who sits elsewhere, such as [`Sink::AttachRemote`]; `None` for one who may see
-    /// secrets.
+    /// The same for a subscriber who sits elsewhere, such as [`Sink::AttachRemote`]; `None` for one
+    /// who may see secrets.
     pub async fn subscribe_to(
         &self,
-        following: Following,
+        kind: SubscriberKind,
         sink: Option<Sink>,
     ) -> Result<Subscription, EngineError> {
-        let mut subscription = self.ask(|reply| Msg::Subscribe { following, sink, reply }).await?;
-        if subscription.is_filtered() && subscription.start > Seq(0) {
+        let mut subscription = self.ask(|reply| Msg::Subscribe { kind, sink, reply }).await?;
+        if subscription.is_masked() && subscription.start > Seq(0) {
             let before = match subscription.take_before() {
                 Some(before) => before,
                 None => self.before(subscription.start).await?,
             };
-            subscription.prime(&before);
+            subscription.prime(before);
         }
         Ok(subscription)
     }
 
     pub async fn window(&self, client: ClientId, size: Size) -> Result<(), EngineError> {
         self.tell(Msg::Window { client, size }).await
-    }
-
-    pub async fn shown(&self, client: ClientId, visible: bool) -> Result<(), EngineError> {
-        self.tell(Msg::Shown { client, visible }).await
     }
 
     pub async fn resize(&self, size: Size) -> Result<(), EngineError> {
@@ -185,7 +185,7 @@ impl SessionHandle {
     /// Rows that scrolled off the top, oldest first, and how many there are.
     pub async fn scrollback(
         &self,
-        sight: Sight,
+        secrets: Secrets,
         from: usize,
         count: usize,
     ) -> Result<(Filtered<Vec<Row>>, usize), EngineError> {
@@ -195,22 +195,23 @@ impl SessionHandle {
         let (mut rows, total, seq) = blocking(move || {
             let (screen, seq) = rebuild::history(&reader, size, SCROLLBACK_LINES)?;
             let rows = Raw::new(screen.history(from, count));
-            let rows = match sight {
-                Sight::Masked => egress.rows(Sink::Transcript, rows, size.cols()),
-                Sight::Bare => egress.bare(rows),
+            let rows = match secrets {
+                Secrets::Masked => egress.rows(rows, size.cols()),
+                Secrets::Unmasked => egress.unmasked(rows),
             };
             Ok((rows, screen.history_len(), seq))
         })
         .await?;
-        if sight == Sight::Masked {
-            rows = self.egress().governed_history((self.id(), seq), rows, size.cols()).await;
+        if secrets == Secrets::Masked {
+            let origin = Origin { session: self.id(), seq };
+            rows = self.egress().governed_history(origin, rows, size.cols()).await;
         }
         Ok((rows, total))
     }
 
     /// A text about this session, as it may leave.
-    pub fn filtered(&self, sink: Sink, text: String) -> Filtered<String> {
-        self.egress().text(sink, Raw::new(text))
+    pub fn filtered(&self, text: String) -> Filtered<String> {
+        self.egress().text(Raw::new(text))
     }
 
     pub(crate) fn egress(&self) -> &Egress {

@@ -6,15 +6,16 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, watch};
 
+use crate::lock::lock;
 use crate::session::terminal::Master;
 
 /// A program that reads nothing can be sent this much before writers are told
 /// so: room for a large paste, not for a runaway script.
-pub const QUEUE_BYTES: usize = 1024 * 1024;
+pub(crate) const QUEUE_BYTES: usize = 1024 * 1024;
 
 /// Answers to terminal queries stop queueing here. A program that asks and
 /// never reads would otherwise fill the queue people type into.
@@ -54,7 +55,7 @@ pub enum InputError {
 }
 
 impl Input {
-    pub fn new(master: Master) -> Input {
+    pub(crate) fn new(master: Master) -> Input {
         Input {
             queue: Arc::new(Mutex::new(Queue {
                 master: Some(master),
@@ -66,9 +67,8 @@ impl Input {
         }
     }
 
-    /// Writes all of `bytes`; returns the position after them, to be given to
-    /// [`Input::reached`].
-    pub fn write(&self, bytes: &[u8]) -> Result<u64, InputError> {
+    /// Writes all of `bytes`; returns the position after them, to be given to [`Input::reached`].
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<u64, InputError> {
         let mut queue = self.queue();
         let Some(master) = queue.master.clone() else { return Err(InputError::Closed) };
         if queue.waiting.len() + bytes.len() > QUEUE_BYTES {
@@ -88,7 +88,7 @@ impl Input {
     }
 
     /// Writes what the terminal itself answers; dropped when nobody reads.
-    pub fn reply(&self, bytes: &[u8]) -> bool {
+    pub(crate) fn reply(&self, bytes: &[u8]) -> bool {
         if self.queue().waiting.len() + bytes.len() > REPLY_BYTES {
             return false;
         }
@@ -97,19 +97,19 @@ impl Input {
 
     /// Waits until everything up to `position` is in the kernel. False when
     /// the terminal closed first.
-    pub async fn reached(&self, position: u64) -> bool {
+    pub(crate) async fn reached(&self, position: u64) -> bool {
         let mut flushed = self.flushed.subscribe();
         // What was typed may be what ended the program: it was taken all the same.
         let over = flushed.wait_for(|done| done.upto >= position || done.closed).await;
         over.is_ok_and(|done| done.upto >= position)
     }
 
-    pub fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         !self.queue().waiting.is_empty()
     }
 
     /// Waits until the kernel takes bytes again. Only the actor calls this.
-    pub async fn flush(&self) {
+    pub(crate) async fn flush(&self) {
         let Some(master) = self.queue().master.clone() else { return };
         let Ok(mut ready) = master.writable().await else { return };
         let mut queue = self.queue();
@@ -133,7 +133,7 @@ impl Input {
     }
 
     /// Nothing can be typed any more; waiting writers are answered.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut queue = self.queue();
         queue.master = None;
         queue.waiting.clear();
@@ -141,7 +141,7 @@ impl Input {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }
 
@@ -150,13 +150,9 @@ fn write_some(master: &Master, bytes: &[u8]) -> io::Result<usize> {
     if bytes.is_empty() {
         return Ok(0);
     }
-    loop {
-        match rustix::io::write(master.get_ref(), bytes) {
-            Ok(taken) => return Ok(taken),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => return Ok(0),
-            Err(error) => return Err(error.into()),
-        }
+    match rustix::io::retry_on_intr(|| rustix::io::write(master.get_ref(), bytes)) {
+        Err(rustix::io::Errno::AGAIN) => Ok(0),
+        taken => Ok(taken?),
     }
 }
 

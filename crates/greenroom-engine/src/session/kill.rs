@@ -8,9 +8,9 @@ use crate::error::EngineError;
 use crate::process::{ExitStatus, Member, Target};
 use crate::session::SessionHandle;
 
-pub const SIGHUP: i32 = 1;
-pub const SIGKILL: i32 = 9;
-pub const SIGTERM: i32 = 15;
+pub(super) const SIGHUP: i32 = 1;
+pub(super) const SIGKILL: i32 = 9;
+pub(super) const SIGTERM: i32 = 15;
 
 /// How long each rung is given before the next.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,8 @@ const AFTER_KILL: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(25);
 
 impl SessionHandle {
-    /// Ends the session and its whole tree, or what an ended one has left; answers when nothing is left.
+    /// Ends the session and its whole tree, or what an ended one has left; answers when nothing is
+    /// left.
     pub async fn kill(&self, ladder: Ladder) -> Result<ExitStatus, EngineError> {
         let Some(member) = self.shared.member() else { return Err(self.ended_error("kill")) };
         let processes = &self.shared.parts.processes;

@@ -1,8 +1,7 @@
 //! Marks in the output become events, but not faster than anybody reads them.
 //!
-//! Titles, bells and progress are states: only the latest of each
-//! [`COALESCE`] goes out. The others are facts of their own and pass, up to a
-//! bounded number per window.
+//! Titles, bells and progress are states: only the latest of each [`COALESCE`] goes out. The others
+//! are facts of their own and pass, up to a bounded number per window.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use greenroom_term::Mark;
 use tokio::time::Instant;
 
-use crate::egress::{Raw, Sink};
+use crate::egress::Raw;
 use crate::events::Fact;
 use crate::session::Shared;
 
@@ -32,7 +31,7 @@ pub(crate) struct MarkGate {
 
 impl MarkGate {
     /// Takes marks of one turn; answers when [`MarkGate::flush`] is due.
-    pub fn take(
+    pub(super) fn take(
         &mut self,
         shared: &Arc<Shared>,
         marks: Vec<Mark>,
@@ -53,9 +52,9 @@ impl MarkGate {
         self.window_ends.filter(|_| self.bell || self.title.is_some() || self.progress.is_some())
     }
 
-    pub fn flush(&mut self, shared: &Arc<Shared>) {
+    pub(super) fn flush(&mut self, shared: &Arc<Shared>) {
         if let Some(title) = self.title.take() {
-            shared.tell(Fact::Title(shared.egress.text(Sink::Event, Raw::new(title))));
+            shared.announce(Fact::Title(shared.egress.text(Raw::new(title))));
         }
         if std::mem::take(&mut self.bell) {
             shared.emit(Fact::Bell);
@@ -71,21 +70,20 @@ impl MarkGate {
             shared.count_dropped_mark();
             return;
         }
-        let out = |text: String| shared.egress.text(Sink::Event, Raw::new(text));
+        let out = |text: String| shared.egress.text(Raw::new(text));
         let fact = match mark {
             Mark::Cwd(path) => Fact::Cwd(out(path)),
             Mark::Notify { title, body } => {
                 Fact::Notified { title: title.map(out), body: out(body) }
             }
-            Mark::Clipboard { selection, data } => Fact::ClipboardSet {
-                selection,
-                data: shared.egress.bytes(Sink::Event, Raw::new(data)),
-            },
+            Mark::Clipboard { selection, data } => {
+                Fact::ClipboardSet { selection, data: shared.egress.bytes(Raw::new(data)) }
+            }
             Mark::PromptStart => return shared.emit(Fact::PromptStarted),
             Mark::CommandStart => return shared.emit(Fact::CommandStarted),
             Mark::CommandEnd { exit } => return shared.emit(Fact::CommandEnded { exit }),
             Mark::PromptEnd | Mark::Bell | Mark::Title(_) | Mark::Progress { .. } => return,
         };
-        shared.tell(fact);
+        shared.announce(fact);
     }
 }

@@ -6,26 +6,25 @@
 
 pub(crate) mod actor;
 pub(crate) mod boot;
-mod followers;
-mod govern;
+mod delivery;
+mod facts;
+mod filter_worker;
 mod handle;
 mod heap;
 pub(crate) mod input;
 mod kill;
 mod marks;
 mod pages;
-mod painter;
 pub(crate) mod rebuild;
 mod recording;
+pub(crate) mod screen;
 mod shared;
 mod size;
 mod sizing;
-mod subscribers;
-mod telling;
 pub(crate) mod terminal;
 mod timers;
-pub(crate) mod view;
 
+pub use delivery::{Push, SubscriberKind, Subscription};
 pub use handle::{SCROLLBACK_LINES, SessionHandle};
 pub use input::InputError;
 pub use kill::Ladder;
@@ -33,4 +32,3 @@ pub use pages::Page;
 pub use recording::{Recording, RecordingSink};
 pub(crate) use shared::Shared;
 pub use shared::{Change, SessionInfo, SessionState};
-pub use subscribers::{Following, Push, Subscription};

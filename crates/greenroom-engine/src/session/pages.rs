@@ -1,8 +1,9 @@
-//! Pages of output: what a program printed from some point on, masked as every other reader sees it.
+//! Pages of output: what a program printed from some point on, masked as every other reader sees
+//! it.
 //!
-//! A page begins anywhere. The reader looks back far enough to know what is hidden at its start, and ahead far enough
-//! to know at its end; only at the end of what was printed so far something can be undecided. That is left for the
-//! next page, unless the program has paused.
+//! A page begins anywhere. The reader looks back far enough to know what is hidden at its start,
+//! and ahead far enough to know at its end; only at the end of what was printed so far something
+//! can be undecided. That is left for the next page, unless the program has paused.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::egress::{
     Applying, EXPIRE, Egress, Filtered, Governed, LOOK_AHEAD, LOOK_BACK, PAUSE, Raw, Redactor,
-    Sight, Sink,
+    Secrets, Sink,
 };
 use crate::error::EngineError;
 use crate::id::Seq;
@@ -44,38 +45,32 @@ enum Rest {
 impl SessionHandle {
     /// Output from `since` (or the oldest kept), at most `max_bytes` of it.
     pub async fn output(&self, since: Seq, max_bytes: usize) -> Result<Page, EngineError> {
-        self.output_as(Sight::Masked, since, max_bytes).await
+        self.output_as(Secrets::Masked, since, max_bytes).await
     }
 
     /// The same, as much of it as the caller may see.
     pub async fn output_as(
         &self,
-        sight: Sight,
+        secrets: Secrets,
         since: Seq,
         max_bytes: usize,
     ) -> Result<Page, EngineError> {
         let governed = self.egress().governed();
-        self.page((sight, Sink::Transcript), since, max_bytes, governed).await
+        self.page(secrets, Sink::Transcript, since, max_bytes, governed).await
     }
 
     /// The same as pushes, for a reader who follows.
     pub async fn output_pushed(&self, since: Seq, max_bytes: usize) -> Result<Page, EngineError> {
         let governed = self.egress().governed();
-        self.page((Sight::Masked, Sink::Stream), since, max_bytes, governed).await
+        self.page(Secrets::Masked, Sink::Stream, since, max_bytes, governed).await
     }
 
-    /// The same for filters themselves: what they have not answered for, too.
-    pub(crate) async fn output_for_filters(
+    /// A page for `sink`. Only filters themselves see what is not `governed`: what they have not
+    /// answered for, too.
+    pub(super) async fn page(
         &self,
-        since: Seq,
-        max_bytes: usize,
-    ) -> Result<Page, EngineError> {
-        self.page((Sight::Masked, Sink::Transcript), since, max_bytes, None).await
-    }
-
-    async fn page(
-        &self,
-        (sight, sink): (Sight, Sink),
+        secrets: Secrets,
+        sink: Sink,
         since: Seq,
         max_bytes: usize,
         governed: Option<Arc<Governed>>,
@@ -85,9 +80,9 @@ impl SessionHandle {
         let reader = self.settled_reader().await?;
         let egress = self.egress().clone();
         let rest = self.rest();
-        blocking(move || match sight {
-            Sight::Masked => masked(&reader, &egress, (since, max_bytes), rest, (governed, limit)),
-            Sight::Bare => bare(&reader, &egress, since, max_bytes),
+        blocking(move || match secrets {
+            Secrets::Masked => masked(&reader, &egress, since, max_bytes, rest, governed, limit),
+            Secrets::Unmasked => unmasked(&reader, &egress, since, max_bytes),
         })
         .await
     }
@@ -109,8 +104,8 @@ impl SessionHandle {
         Ok(self.change().seq)
     }
 
-    /// Waits until filters have answered for what `sink` shows up to `to`, but not beyond `deadline`. Says how many of
-    /// these bytes are still unanswered then.
+    /// Waits until filters have answered for what `sink` shows up to `to`, but not beyond
+    /// `deadline`. Says how many of these bytes are still unanswered then.
     pub async fn caught_up(&self, sink: Sink, to: Seq, deadline: Instant) -> u64 {
         let caught_up = self.answers(|governed| to.since(governed.limit(sink).unwrap_or(to)) == 0);
         let _ = tokio::time::timeout_at(deadline, caught_up).await;
@@ -174,8 +169,8 @@ fn going(on: bool) -> ControlFlow<()> {
     if on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
-/// A page in the making.
-struct Making {
+/// A page being made.
+struct PageBuilder {
     redactor: Redactor,
     from: Seq,
     max: usize,
@@ -188,7 +183,7 @@ struct Making {
     applying: Option<Applying>,
 }
 
-impl Making {
+impl PageBuilder {
     /// Lets the redactor act and takes what it gives out.
     fn take(&mut self, act: impl FnOnce(&mut Redactor, &mut Vec<u8>)) {
         let at = self.redactor.at();
@@ -247,9 +242,11 @@ impl Making {
 fn masked(
     reader: &JournalReader,
     egress: &Egress,
-    (since, max): (Seq, usize),
+    since: Seq,
+    max: usize,
     rest: Rest,
-    (governed, limit): (Option<Arc<Governed>>, Option<Seq>),
+    governed: Option<Arc<Governed>>,
+    limit: Option<Seq>,
 ) -> Result<Page, EngineError> {
     let (oldest, tail) = reader.span();
     let from = since.max(oldest).min(tail).min(limit.unwrap_or(tail).max(oldest));
@@ -262,26 +259,27 @@ fn masked(
     let redactor = egress.redactor_at(back);
     let dropped = oldest.since(since);
     let page = Vec::new();
-    let mut making = Making { redactor, from, max, page, next: from, dropped, limit, applying };
-    let end = reader.replay(ReplayFrom::Seq(back), &mut |item| making.item(item))?;
-    let mut tail = tail.max(end).min(limit.max(making.next));
-    if !making.is_full() && making.redactor.held() > 0 && making.redactor.at() < limit {
+    let mut builder =
+        PageBuilder { redactor, from, max, page, next: from, dropped, limit, applying };
+    let end = reader.replay(ReplayFrom::Seq(back), &mut |item| builder.item(item))?;
+    let mut tail = tail.max(end).min(limit.max(builder.next));
+    if !builder.is_full() && builder.redactor.held() > 0 && builder.redactor.at() < limit {
         match rest {
-            Rest::Ended => making.take(Redactor::finish),
-            Rest::For(time) if time >= EXPIRE => making.take(Redactor::expire),
-            Rest::For(time) if time >= PAUSE => making.take(Redactor::paused),
+            Rest::Ended => builder.take(Redactor::finish),
+            Rest::For(time) if time >= EXPIRE => builder.take(Redactor::expire),
+            Rest::For(time) if time >= PAUSE => builder.take(Redactor::paused),
             Rest::For(_) => {}
         }
         // What is left cannot be read yet: for this page the output ends before it.
-        if !making.is_full() && making.redactor.held() > 0 {
-            tail = making.next;
+        if !builder.is_full() && builder.redactor.held() > 0 {
+            tail = builder.next;
         }
     }
-    let Making { next, dropped, page, .. } = making;
+    let PageBuilder { next, dropped, page, .. } = builder;
     Ok(Page { from, next, tail, dropped, bytes: egress.made_of_filtered(page) })
 }
 
-fn bare(
+fn unmasked(
     reader: &JournalReader,
     egress: &Egress,
     since: Seq,
@@ -307,5 +305,5 @@ fn bare(
         }
         going(page.len() < max)
     })?;
-    Ok(Page { from, next, tail, dropped, bytes: egress.bare(Raw::new(page)) })
+    Ok(Page { from, next, tail, dropped, bytes: egress.unmasked(Raw::new(page)) })
 }

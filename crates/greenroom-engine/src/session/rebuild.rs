@@ -6,13 +6,11 @@ use std::ops::ControlFlow;
 use greenroom_term::{Screen, Size};
 
 use crate::id::Seq;
-use crate::journal::{Item, JournalError, JournalReader, ReplayFrom};
+use crate::journal::{Item, JournalError, JournalReader, Note, ReplayFrom};
 
 /// The screen as it stands at the journal's end, and that end. Blocks on files.
 pub(crate) fn screen(reader: &JournalReader, size: Size) -> Result<(Screen, Seq), JournalError> {
-    paint(reader, ReplayFrom::LastKeyframe, Screen::new(size), |size, bytes| {
-        Screen::restore(size, bytes)
-    })
+    paint(reader, ReplayFrom::LastKeyframe, Screen::new(size), Screen::restore)
 }
 
 /// The screen with up to `lines` of scrollback, from the oldest byte kept.
@@ -21,11 +19,16 @@ pub(crate) fn history(
     size: Size,
     lines: usize,
 ) -> Result<(Screen, Seq), JournalError> {
-    paint(reader, ReplayFrom::Oldest, Screen::with_history(size, lines), |size, bytes| {
+    paint(reader, ReplayFrom::Oldest, Screen::with_history(size, lines), tall(lines))
+}
+
+/// Restores keyframes into screens that keep so many lines above.
+fn tall(lines: usize) -> impl Fn(Size, &[u8]) -> Screen {
+    move |size, bytes| {
         let mut screen = Screen::with_history(size, lines);
         screen.feed(bytes);
         screen
-    })
+    }
 }
 
 /// The screen with the lines above it brought back into a window that grew.
@@ -35,17 +38,13 @@ pub(crate) fn history(
 pub(crate) fn regrown(reader: &JournalReader, seq: Seq, size: Size) -> Option<Screen> {
     let lines = usize::from(size.rows()) * REGROW_SCREENS;
     let from = ReplayFrom::KeyframeBefore(Seq(seq.0.saturating_sub(REGROW_BYTES)));
-    let restore = |size, bytes: &[u8]| {
-        let mut screen = Screen::with_history(size, lines);
-        screen.feed(bytes);
-        screen
-    };
-    let (mut tall, end) = paint(reader, from, Screen::with_history(size, lines), restore).ok()?;
-    if end != seq || tall.is_broken() {
+    let blank = Screen::with_history(size, lines);
+    let (mut screen, end) = paint(reader, from, blank, tall(lines)).ok()?;
+    if end != seq || screen.is_broken() {
         return None;
     }
-    tall.resize(size);
-    Some(Screen::restore(size, &tall.keyframe()))
+    screen.resize(size);
+    Some(Screen::restore(size, &screen.keyframe()))
 }
 
 /// Output looked back at for lines to bring back: many screens of text, a few
@@ -67,7 +66,7 @@ fn paint(
             // The start of the picture, and again where bytes are missing.
             Item::Keyframe { size, bytes, .. } => screen = restore(size, bytes),
             Item::Output { bytes, .. } => screen.feed(bytes),
-            Item::Resize { size, .. } => screen.resize(size),
+            Item::Note { note: Note::Resize(size), .. } => screen.resize(*size),
             _ => {}
         }
         ControlFlow::Continue(())

@@ -1,7 +1,7 @@
 //! The journal as a recording: everything in order, with what was printed masked.
 //!
-//! In: items of the journal. Out: the same items; their bytes are as many as they were. An item waits until the next
-//! one has decided its last bytes, so it keeps its own time.
+//! In: items of the journal. Out: the same items; their bytes are as many as they were. An item
+//! waits until the next one has decided its last bytes, so it keeps its own time.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use greenroom_term::{Frame, Size};
 
-use crate::egress::{Applying, Edits, Egress, Filtered, Raw, Redactor, Sight, Sink};
+use crate::egress::{Applying, Edits, Egress, Filtered, Raw, Redactor, Sink};
 use crate::error::EngineError;
 use crate::id::Seq;
-use crate::journal::{Item, JournalReader, ReplayFrom};
+use crate::journal::{Item, JournalReader, Note, ReplayFrom};
 use crate::session::SessionHandle;
 
 /// Takes items in order; output and keyframes come with their filtered bytes.
@@ -22,7 +22,6 @@ pub type RecordingSink<'a> = dyn FnMut(Item<'_>, Option<Filtered<&[u8]>>) -> Con
 pub struct Recording {
     reader: JournalReader,
     egress: Egress,
-    sight: Sight,
     /// Nothing more will be printed.
     ended: bool,
 }
@@ -30,13 +29,9 @@ pub struct Recording {
 impl SessionHandle {
     /// The session's journal as a recording.
     pub async fn recording(&self) -> Result<Recording, EngineError> {
-        self.recording_as(Sight::Masked).await
-    }
-
-    pub async fn recording_as(&self, sight: Sight) -> Result<Recording, EngineError> {
         let ended = self.change().ended.is_some();
         let reader = self.settled_reader().await?;
-        Ok(Recording { reader, egress: self.egress().clone(), sight, ended })
+        Ok(Recording { reader, egress: self.egress().clone(), ended })
     }
 }
 
@@ -47,26 +42,15 @@ impl Recording {
 
     /// A screen that was painted from what [`Recording::replay`] gave out.
     pub fn frame(&self, frame: Frame) -> Filtered<Arc<Frame>> {
-        let frame = Raw::new(Arc::new(frame));
-        match self.sight {
-            Sight::Masked => self.egress.frame(Sink::Snapshot, frame),
-            Sight::Bare => self.egress.bare(frame),
-        }
+        self.egress.frame(Raw::new(Arc::new(frame)))
     }
 
-    /// Hands every item in order to `sink`; output comes filtered. Blocks. True if it ends early, where filters have
-    /// not answered yet.
+    /// Hands every item in order to `sink`; output comes filtered. Blocks. True if it ends early,
+    /// where filters have not answered yet.
     pub fn replay(&self, sink: &mut RecordingSink<'_>) -> Result<bool, EngineError> {
-        if self.sight == Sight::Bare {
-            self.reader.replay(ReplayFrom::Oldest, &mut |item| {
-                let bytes = bytes_of(&item).map(|bytes| self.egress.bare(Raw::new(bytes)));
-                sink(item, bytes)
-            })?;
-            return Ok(false);
-        }
         let governed = self.egress.governed().filter(|governed| governed.concerns(Sink::Recording));
         let limit = governed.as_ref().and_then(|governed| governed.limit(Sink::Recording));
-        let mut masking = Masking {
+        let mut masking = MaskedReplay {
             egress: &self.egress,
             redactor: self.egress.redactor_at(self.reader.span().0),
             waiting: VecDeque::new(),
@@ -84,27 +68,15 @@ impl Recording {
     }
 }
 
-fn bytes_of<'a>(item: &Item<'a>) -> Option<&'a [u8]> {
-    match item {
-        Item::Output { bytes, .. } | Item::Keyframe { bytes, .. } => Some(bytes),
-        _ => None,
-    }
-}
-
 /// An item that waits for its bytes to be decided.
 enum Waiting {
     Output { seq: Seq, time_ns: u64, len: usize },
     Keyframe { seq: Seq, time_ns: u64, size: Size, bytes: Vec<u8> },
-    Resize { seq: Seq, time_ns: u64, size: Size },
-    Input { seq: Seq, time_ns: u64, len: u32 },
-    Mark { seq: Seq, time_ns: u64, text: String },
-    Exit { seq: Seq, time_ns: u64, code: Option<i32>, signal: Option<i32> },
-    Reattached { seq: Seq, time_ns: u64 },
-    NotesLost { seq: Seq, time_ns: u64, count: u64 },
+    Note { seq: Seq, time_ns: u64, note: Note },
     Gap { from: Seq, to: Seq },
 }
 
-struct Masking<'a, 'b> {
+struct MaskedReplay<'a, 'b> {
     egress: &'a Egress,
     redactor: Redactor,
     waiting: VecDeque<Waiting>,
@@ -120,7 +92,7 @@ struct Masking<'a, 'b> {
     applying: Option<Applying>,
 }
 
-impl Masking<'_, '_> {
+impl MaskedReplay<'_, '_> {
     fn item(&mut self, item: Item<'_>) -> ControlFlow<()> {
         let waiting = match item {
             Item::Output { seq, time_ns, bytes } => {
@@ -136,17 +108,13 @@ impl Masking<'_, '_> {
                 self.redactor.skip_to(to, &mut self.out);
                 Waiting::Gap { from, to }
             }
-            Item::Resize { seq, time_ns, size } => Waiting::Resize { seq, time_ns, size },
-            Item::Input { seq, time_ns, len } => Waiting::Input { seq, time_ns, len },
-            Item::Mark { seq, time_ns, text } => {
-                let text = self.egress.text(Sink::Recording, Raw::new(text.to_owned()));
-                Waiting::Mark { seq, time_ns, text: text.into_inner() }
+            Item::Note { seq, time_ns, note } => {
+                let note = match note.clone() {
+                    Note::Mark(text) => Note::Mark(self.egress.text(Raw::new(text)).into_inner()),
+                    other => other,
+                };
+                Waiting::Note { seq, time_ns, note }
             }
-            Item::Exit { seq, time_ns, code, signal } => {
-                Waiting::Exit { seq, time_ns, code, signal }
-            }
-            Item::Reattached { seq, time_ns } => Waiting::Reattached { seq, time_ns },
-            Item::NotesLost { seq, time_ns, count } => Waiting::NotesLost { seq, time_ns, count },
         };
         self.waiting.push_back(waiting);
         self.give();
@@ -154,9 +122,10 @@ impl Masking<'_, '_> {
     }
 
     fn finish(&mut self, ended: bool) {
-        match ended {
-            true => self.redactor.finish(&mut self.out),
-            false => self.redactor.expire(&mut self.out),
+        if ended {
+            self.redactor.finish(&mut self.out);
+        } else {
+            self.redactor.expire(&mut self.out);
         }
         self.give();
     }
@@ -189,7 +158,7 @@ impl Masking<'_, '_> {
                     (item, Some(self.egress.made_of_filtered(bytes)))
                 }
                 Waiting::Keyframe { seq, time_ns, size, bytes } => {
-                    let masked = self.egress.bytes(Sink::Recording, Raw::new(bytes.clone()));
+                    let masked = self.egress.bytes(Raw::new(bytes.clone()));
                     let mut bytes = masked.into_inner();
                     if self.limit < Seq(u64::MAX) {
                         bytes = unanswered(&bytes);
@@ -201,7 +170,10 @@ impl Masking<'_, '_> {
                     self.waiting.pop_front();
                     continue;
                 }
-                other => (other.bare_item(), None),
+                Waiting::Note { seq, time_ns, note } => {
+                    (Item::Note { seq: *seq, time_ns: *time_ns, note }, None)
+                }
+                Waiting::Gap { from, to } => (Item::Gap { from: *from, to: *to }, None),
             };
             self.stopped = (self.sink)(item, bytes).is_break() || self.withheld;
             self.waiting.pop_front();
@@ -216,34 +188,4 @@ fn unanswered(keyframe: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(keyframe.len());
     Applying::new(edits, true).feed(Seq(0), keyframe, Seq(0), &mut out);
     out
-}
-
-impl Waiting {
-    /// One without bytes.
-    fn bare_item(&self) -> Item<'_> {
-        match self {
-            Waiting::Resize { seq, time_ns, size } => {
-                Item::Resize { seq: *seq, time_ns: *time_ns, size: *size }
-            }
-            Waiting::Input { seq, time_ns, len } => {
-                Item::Input { seq: *seq, time_ns: *time_ns, len: *len }
-            }
-            Waiting::Mark { seq, time_ns, text } => {
-                Item::Mark { seq: *seq, time_ns: *time_ns, text }
-            }
-            Waiting::Exit { seq, time_ns, code, signal } => {
-                Item::Exit { seq: *seq, time_ns: *time_ns, code: *code, signal: *signal }
-            }
-            Waiting::Reattached { seq, time_ns } => {
-                Item::Reattached { seq: *seq, time_ns: *time_ns }
-            }
-            Waiting::NotesLost { seq, time_ns, count } => {
-                Item::NotesLost { seq: *seq, time_ns: *time_ns, count: *count }
-            }
-            Waiting::Gap { from, to } => Item::Gap { from: *from, to: *to },
-            Waiting::Output { .. } | Waiting::Keyframe { .. } => {
-                unreachable!("these have bytes and are given out with them")
-            }
-        }
-    }
 }

@@ -3,23 +3,24 @@
 //! One short lock, never held across an await, never leaves this file.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use greenroom_term::{InputModes, Size};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::egress::{Egress, Filtered, Raw, Sink};
+use crate::egress::{Egress, Filtered, Raw};
 use crate::engine::EngineParts;
 use crate::events::{Event, Fact};
 use crate::id::{ClientId, Seq, SessionId};
-use crate::journal::{Glance, RecordingState};
+use crate::journal::{RecordingState, Summary};
+use crate::lock::lock;
 use crate::names;
-use crate::process::{ExitStatus, Member, Wait};
+use crate::process::{BoxFuture, ExitStatus, Member};
 use crate::session::actor::{Msg, Source};
+use crate::session::facts::FactQueue;
 use crate::session::input::Input;
-use crate::session::telling::Telling;
 use crate::store::{RecordState, SessionRecord, StoreError};
 
 /// The record of an ended session is saved again this often until it is.
@@ -67,7 +68,7 @@ pub(crate) struct Shared {
     pub egress: Egress,
     pub input: Option<Input>,
     pub tx: mpsc::Sender<Msg>,
-    pub telling: Telling,
+    pub facts: FactQueue,
     pub parts: Arc<EngineParts>,
     change: watch::Sender<Change>,
     /// The session ended or was closed. Apart from `change`, so that whoever waits for nothing
@@ -93,7 +94,7 @@ struct Live {
 }
 
 impl Shared {
-    pub fn new(
+    pub(crate) fn new(
         record: SessionRecord,
         parts: Arc<EngineParts>,
         input: Option<Input>,
@@ -110,7 +111,7 @@ impl Shared {
             egress,
             input,
             tx,
-            telling: Telling::default(),
+            facts: FactQueue::default(),
             parts,
             change: watch::Sender::new(change),
             over: watch::Sender::new(ended.is_some()),
@@ -131,35 +132,35 @@ impl Shared {
         }
     }
 
-    pub fn emit(&self, fact: Fact) {
+    pub(crate) fn emit(&self, fact: Fact) {
         self.parts.events.emit(Event { session: self.id, fact });
     }
 
-    pub fn changes(&self) -> watch::Receiver<Change> {
+    pub(crate) fn changes(&self) -> watch::Receiver<Change> {
         self.change.subscribe()
     }
 
-    pub fn change(&self) -> Change {
+    pub(crate) fn change(&self) -> Change {
         *self.change.borrow()
     }
 
-    pub fn next_client(&self) -> ClientId {
+    pub(crate) fn next_client(&self) -> ClientId {
         ClientId(self.clients.fetch_add(1, Ordering::Relaxed))
     }
 
-    pub fn modes(&self) -> InputModes {
+    pub(crate) fn modes(&self) -> InputModes {
         self.live().modes
     }
 
-    pub fn state(&self) -> SessionState {
+    pub(crate) fn state(&self) -> SessionState {
         state_of(&self.live().record.state)
     }
 
-    pub fn record(&self) -> SessionRecord {
+    pub(crate) fn record(&self) -> SessionRecord {
         self.live().record.clone()
     }
 
-    pub fn member(&self) -> Option<Member> {
+    pub(crate) fn member(&self) -> Option<Member> {
         let live = self.live();
         let pid = match live.record.state {
             RecordState::Running { pid } | RecordState::Ended { pid, .. } => pid,
@@ -168,7 +169,9 @@ impl Shared {
         Some(Member { id: self.id, pid, key: live.record.key.clone() })
     }
 
-    pub fn info(&self) -> SessionInfo {
+    pub(crate) fn info(&self) -> SessionInfo {
+        // Others may have pushed its beginning out since it was last read.
+        let begin = self.parts.spiller.begin_of_ended(&self.parts.dir.join(self.id.to_string()));
         let live = self.live();
         let pid = match live.record.state {
             RecordState::Running { pid } => Some(pid),
@@ -179,7 +182,7 @@ impl Shared {
             pid,
             record: live.record.clone(),
             title: live.title.clone(),
-            first_seq: live.span.0,
+            first_seq: begin.map_or(live.span.0, |begin| begin.max(live.span.0)),
             seq: live.span.1,
             recording: live.recording.clone(),
             clients: live.viewers,
@@ -191,15 +194,13 @@ impl Shared {
         }
     }
 
-    pub fn renamed(&self, name: &str) {
-        let mut live = self.live();
-        name.clone_into(&mut live.record.name);
-        live.record.chosen = true;
-        live.record.former = None;
+    /// Changes what is kept of it; whoever does saves it then.
+    pub(crate) fn change_record(&self, change: impl FnOnce(&mut SessionRecord)) {
+        change(&mut self.live().record);
     }
 
     /// Goes by its id from now on, if it has ended and has this name.
-    pub fn gave_up(&self, name: &str) -> bool {
+    pub(crate) fn gave_up(&self, name: &str) -> bool {
         let mut live = self.live();
         let gives = live.record.name == name && names::is_over(&live.record.state);
         if gives {
@@ -212,16 +213,16 @@ impl Shared {
 
     /// Saves the record as it is now. The store takes it up under the lock, so
     /// that of two saves the later one wins.
-    pub fn save(&self) -> Wait<'_, Result<(), StoreError>> {
+    pub(crate) fn save(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         let live = self.live();
         self.parts.store.save(live.record.clone())
     }
 
-    pub fn input_seen(&self) {
+    pub(crate) fn input_seen(&self) {
         self.live().last_input = Some(SystemTime::now());
     }
 
-    pub fn output_seen(&self, seq: Seq, modes: InputModes, visibly: bool, now: Instant) {
+    pub(crate) fn output_seen(&self, seq: Seq, modes: InputModes, visibly: bool, now: Instant) {
         {
             let mut live = self.live();
             live.modes = modes;
@@ -236,14 +237,14 @@ impl Shared {
     }
 
     /// What can be known of its output before anybody has read it.
-    pub fn left(&self, before: Glance) {
+    pub(crate) fn left(&self, before: Summary) {
         let mut live = self.live();
         live.span = before.span;
         live.last_output = before.last_output;
     }
 
     /// The actor starts (again) with a screen at this point.
-    pub fn resumed(self: &Arc<Self>, seq: Seq, modes: InputModes, title: Option<String>) {
+    pub(crate) fn resumed(self: &Arc<Self>, seq: Seq, modes: InputModes, title: Option<String>) {
         {
             let mut live = self.live();
             live.modes = modes;
@@ -255,32 +256,34 @@ impl Shared {
         }
         self.change.send_modify(|change| change.seq = seq);
         if let Some(title) = title {
-            self.had_title(self.egress.text(Sink::Event, Raw::new(title)));
+            self.had_title(self.egress.text(Raw::new(title)));
         }
     }
 
-    pub fn resized(&self, size: Size) {
+    pub(crate) fn resized(&self, size: Size) {
         self.live().record.size = size;
         self.changed_visibly();
     }
 
-    pub fn changed_visibly(&self) {
+    pub(crate) fn changed_visibly(&self) {
         self.change.send_modify(|change| change.visible_at = Instant::now());
     }
 
-    /// True when the title is new.
-    pub fn titled(&self, title: &Filtered<String>) -> bool {
-        let mut live = self.live();
-        let new = live.title.as_ref() != Some(title);
-        live.title = Some(title.clone());
-        new
+    pub(crate) fn has_title(&self, title: &Filtered<String>) -> bool {
+        self.live().title.as_ref() == Some(title)
     }
 
-    pub fn count_dropped_mark(&self) {
+    pub(crate) fn set_title(&self, title: Filtered<String>) {
+        self.live().title = Some(title);
+        // Filters may have answered long after the output that said it: whoever waits looks again.
+        self.change.send_modify(|_| {});
+    }
+
+    pub(crate) fn count_dropped_mark(&self) {
         self.dropped_marks.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn publish(
+    pub(crate) fn publish(
         &self,
         span: (Seq, Seq),
         viewers: usize,
@@ -294,7 +297,7 @@ impl Shared {
         live.recording = recording;
     }
 
-    pub fn ended(&self, status: ExitStatus) {
+    pub(crate) fn ended(&self, status: ExitStatus) {
         {
             let mut live = self.live();
             let pid = match live.record.state {
@@ -307,18 +310,18 @@ impl Shared {
         self.over.send_replace(true);
     }
 
-    pub fn closed(&self) {
+    pub(crate) fn closed(&self) {
         self.change.send_modify(|change| change.closed = true);
         self.over.send_replace(true);
     }
 
     /// The session is over: get its last bytes to disk, remember how it ended,
     /// and only then let the keeper forget it.
-    pub fn settle(self: Arc<Self>, source: Source, status: ExitStatus, seq: Seq) {
+    pub(crate) fn settle(self: Arc<Self>, source: Source, status: ExitStatus, seq: Seq) {
         self.emit(Fact::Exited { status, seq });
         tokio::spawn(async move {
             source.journal.reader().flush(seq).await;
-            // One that was removed meanwhile must not come back.
+            // A session that was removed meanwhile must not come back.
             while !self.change().closed
                 && let Err(error) = self.save().await
             {
@@ -332,21 +335,21 @@ impl Shared {
     }
 
     /// Waits until the session has ended or was closed.
-    pub async fn over(&self) {
+    pub(crate) async fn over(&self) {
         let mut over = self.over.subscribe();
         // The sender lives in `self`: it cannot be gone.
         let _ = over.wait_for(|over| *over).await;
     }
 
     /// Waits until an ended session's files and record are complete.
-    pub async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         let mut settled = self.settled.subscribe();
         // The sender lives in `self`: it cannot be gone.
         let _ = settled.wait_for(|done| *done).await;
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.live)
     }
 }
 

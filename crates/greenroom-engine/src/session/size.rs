@@ -1,7 +1,7 @@
 //! Whose window decides how large a session is.
 //!
 //! The last client that typed owns the size; the others see the session
-//! letterboxed. A hidden or read-only client never counts. Pure: every change
+//! letterboxed. A read-only client never counts. Pure: every change
 //! answers with the size the session should take, if it should change.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,6 @@ use crate::id::ClientId;
 #[derive(Clone, Debug)]
 struct Viewer {
     size: Size,
-    visible: bool,
     read_only: bool,
     /// Order of the last key press; 0 for one that never typed.
     typed: u64,
@@ -27,51 +26,41 @@ pub(crate) struct SizePolicy {
 }
 
 impl SizePolicy {
-    pub fn joined(&mut self, client: ClientId, size: Size, read_only: bool) -> Option<Size> {
-        self.viewers.insert(client, Viewer { size, visible: true, read_only, typed: 0 });
+    pub(super) fn joined(&mut self, client: ClientId, size: Size, read_only: bool) -> Option<Size> {
+        self.viewers.insert(client, Viewer { size, read_only, typed: 0 });
         if self.owner.is_none() && !read_only { self.own(client) } else { None }
     }
 
-    pub fn typed(&mut self, client: ClientId) -> Option<Size> {
+    pub(super) fn typed(&mut self, client: ClientId) -> Option<Size> {
         self.presses += 1;
         let viewer = self.viewers.get_mut(&client)?;
         if viewer.read_only {
             return None;
         }
         viewer.typed = self.presses;
-        viewer.visible = true;
         if self.owner == Some(client) { None } else { self.own(client) }
     }
 
-    pub fn resized(&mut self, client: ClientId, size: Size) -> Option<Size> {
+    pub(super) fn resized(&mut self, client: ClientId, size: Size) -> Option<Size> {
         let viewer = self.viewers.get_mut(&client)?;
         viewer.size = size;
         (self.owner == Some(client)).then_some(size)
     }
 
-    pub fn shown(&mut self, client: ClientId, visible: bool) -> Option<Size> {
-        self.viewers.get_mut(&client)?.visible = visible;
-        match (visible, self.owner) {
-            (false, Some(owner)) if owner == client => self.pass_on(),
-            (true, None) => self.pass_on(),
-            _ => None,
-        }
-    }
-
-    pub fn left(&mut self, client: ClientId) -> Option<Size> {
+    pub(super) fn left(&mut self, client: ClientId) -> Option<Size> {
         self.viewers.remove(&client);
         if self.owner == Some(client) { self.pass_on() } else { None }
     }
 
-    pub fn owner(&self) -> Option<ClientId> {
+    pub(super) fn owner(&self) -> Option<ClientId> {
         self.owner
     }
 
-    pub fn viewer_size(&self, client: ClientId) -> Option<Size> {
+    pub(super) fn viewer_size(&self, client: ClientId) -> Option<Size> {
         self.viewers.get(&client).map(|viewer| viewer.size)
     }
 
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.viewers.len()
     }
 
@@ -86,7 +75,7 @@ impl SizePolicy {
         let heir = self
             .viewers
             .iter()
-            .filter(|(_, viewer)| viewer.visible && !viewer.read_only)
+            .filter(|(_, viewer)| !viewer.read_only)
             .max_by_key(|(id, viewer)| (viewer.typed, std::cmp::Reverse(**id)))
             .map(|(id, _)| *id);
         self.owner = heir;
@@ -119,16 +108,15 @@ mod tests {
     }
 
     #[test]
-    fn hidden_and_read_only_clients_never_count() {
+    fn read_only_clients_never_count() {
         let mut policy = SizePolicy::default();
         assert_eq!(policy.joined(A, size(10, 10), true), None);
         assert_eq!(policy.typed(A), None);
         assert_eq!(policy.joined(B, size(80, 24), false), Some(size(80, 24)));
-        assert_eq!(policy.joined(C, size(50, 20), false), None);
-        assert_eq!(policy.shown(B, false), Some(size(50, 20)));
-        assert_eq!(policy.shown(C, false), None);
+        assert_eq!(policy.joined(C, size(50, 20), true), None);
+        assert_eq!(policy.typed(C), None);
+        assert_eq!(policy.left(B), None);
         assert_eq!(policy.owner(), None);
-        assert_eq!(policy.shown(B, true), Some(size(80, 24)));
     }
 
     #[test]

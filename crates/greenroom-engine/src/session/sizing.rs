@@ -9,8 +9,7 @@ use crate::journal::Note;
 use crate::session::actor::{Actor, Msg};
 use crate::session::rebuild;
 
-/// A screen that comes back regrown is caught up with at most this much, which
-/// the ring still has.
+/// A screen that comes back regrown is caught up with at most this much, which the ring still has.
 const REGROW_CATCH_UP: u64 = 64 * 1024;
 
 impl Actor {
@@ -21,7 +20,7 @@ impl Actor {
     }
 
     pub(super) fn resize(&mut self, size: Size) {
-        if size == self.view.size() {
+        if size == self.screen.size() {
             return;
         }
         self.note(Note::Resize(size));
@@ -32,13 +31,13 @@ impl Actor {
                 tracing::warn!(session = %self.shared.id, %error, "setting the window size");
             }
         }
-        let taller = size.rows() > self.view.size().rows();
-        let wider = size.cols() != self.view.size().cols();
-        self.view.resize(size);
+        let taller = size.rows() > self.screen.size().rows();
+        let wider = size.cols() != self.screen.size().cols();
+        self.screen.resize(size);
         self.shared.resized(size);
         self.shared.emit(Fact::Resized { size });
-        self.greet_viewers();
-        if (taller || wider) && self.source.is_some() && !self.view.alternate() {
+        self.resync_viewers();
+        if (taller || wider) && self.source.is_some() && !self.screen.alternate() {
             self.regrow(size);
         }
         self.publish();
@@ -46,7 +45,7 @@ impl Actor {
 
     /// Asks for the lines above the screen, off this task: they are on disk.
     pub(super) fn regrow(&self, size: Size) {
-        let seq = self.view.seq();
+        let seq = self.screen.seq();
         let reader = self.reader.clone();
         let tx = self.shared.tx.clone();
         tokio::spawn(async move {
@@ -61,9 +60,9 @@ impl Actor {
 
     pub(super) fn regrown(&mut self, mut screen: Screen, seq: Seq) {
         let Some(source) = &mut self.source else { return };
-        let now = self.view.seq();
-        let outdated = now.since(seq) > REGROW_CATCH_UP || screen.size() != self.view.size();
-        if outdated || self.view.alternate() {
+        let now = self.screen.seq();
+        let outdated = now.since(seq) > REGROW_CATCH_UP || screen.size() != self.screen.size();
+        if outdated || self.screen.alternate() {
             return;
         }
         let (first, second) = source.journal.bytes(seq, now);
@@ -74,10 +73,10 @@ impl Actor {
         if screen.is_broken() {
             return;
         }
-        self.view.replace(screen, now);
+        self.screen.replace(screen, now);
         // A restart must find this picture, not the one without the lines.
-        source.journal.roll(self.view.keyframe(), self.view.size());
-        self.greet_viewers();
+        source.journal.roll(self.screen.keyframe(), self.screen.size());
+        self.resync_viewers();
         self.shared.changed_visibly();
     }
 }

@@ -6,18 +6,26 @@ use tokio::time::Instant;
 
 #[derive(Default)]
 pub(super) struct Timers {
+    /// In a flood the screen is fed now and then.
     pub feed: Option<Instant>,
+    /// The screen is put to sleep.
     pub sleep: Option<Instant>,
+    /// Readers of the screen have waited long enough for a synchronized update to end.
     pub sync: Option<Instant>,
+    /// Viewers who are sent pictures get the next one.
     pub paint: Option<Instant>,
-    pub painted: Option<Instant>,
+    /// Marks that came too fast are told.
     pub marks: Option<Instant>,
+    /// The leader has exited, and its last words are over.
     pub exit: Option<Instant>,
+    /// A terminal that nobody had open, or that failed, is read again.
     pub reopen: Option<Instant>,
+    /// No timer: when pictures were last sent.
+    pub painted: Option<Instant>,
 }
 
 impl Timers {
-    pub fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self) -> Option<Instant> {
         [self.feed, self.sleep, self.sync, self.paint, self.marks, self.exit, self.reopen]
             .into_iter()
             .flatten()
@@ -25,17 +33,7 @@ impl Timers {
     }
 }
 
+/// Whether it is time; the timer is off then.
 pub(super) fn due(timer: &mut Option<Instant>, now: Instant) -> bool {
-    if timer.is_some_and(|at| at <= now) {
-        *timer = None;
-        return true;
-    }
-    false
-}
-
-pub(super) async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
+    timer.take_if(|at| *at <= now).is_some()
 }

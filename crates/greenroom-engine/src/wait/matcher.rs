@@ -2,7 +2,7 @@
 //!
 //! A matcher is built once (a bad regex is an error then, not a silent
 //! time-out) and asked again after every change. It sees one consistent
-//! [`Evidence`]: a frame, the text since the scope began, how the session is.
+//! [`Moment`]: a frame, the text since the scope began, how the session is.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use regex::Regex;
 use tokio::time::Instant;
 
 use crate::process::ExitStatus;
+use crate::state::AgentState;
 
 /// Branches nested deeper than this are refused: nobody writes them by hand.
 pub const DEPTH_MAX: usize = 16;
@@ -29,7 +30,7 @@ pub enum Matcher {
     ProcessExited,
     ExitCode(i32),
     Title(Regex),
-    State(String),
+    State(AgentState),
     Region { region: Region, matcher: Box<Matcher> },
     Not(Box<Matcher>),
     Any(Vec<Branch>),
@@ -63,7 +64,7 @@ pub enum Outcome {
     ProcessExited { status: Option<ExitStatus> },
     ExitCode { code: i32 },
     Title { title: String },
-    State { state: String },
+    State { state: AgentState },
     Region(Box<Outcome>),
     Not,
     Any { branch: usize, name: Option<String>, matched: Box<Outcome> },
@@ -71,12 +72,12 @@ pub enum Outcome {
 }
 
 /// Everything a matcher may look at, of one moment.
-pub struct Evidence<'a> {
+pub struct Moment<'a> {
     pub frame: &'a Frame,
     pub screen: &'a str,
     pub transcript: &'a str,
     pub title: Option<&'a str>,
-    pub state: &'a str,
+    pub state: AgentState,
     pub ended: Option<ExitStatus>,
     pub visible_at: Instant,
     pub now: Instant,
@@ -112,51 +113,50 @@ impl Matcher {
     }
 
     fn check_depth(&self, depth: usize) -> Result<(), MatcherError> {
-        if depth > DEPTH_MAX {
-            return Err(MatcherError::TooDeep);
-        }
         match self {
+            _ if depth > DEPTH_MAX => Err(MatcherError::TooDeep),
             Matcher::Any(branches) if branches.is_empty() => Err(MatcherError::Empty("any")),
             Matcher::All(branches) if branches.is_empty() => Err(MatcherError::Empty("all")),
-            Matcher::Any(branches) | Matcher::All(branches) => {
-                branches.iter().try_for_each(|branch| branch.matcher.check_depth(depth + 1))
-            }
-            Matcher::Not(inner) | Matcher::Region { matcher: inner, .. } => {
-                inner.check_depth(depth + 1)
-            }
-            _ => Ok(()),
+            _ => self.parts().try_for_each(|part| part.check_depth(depth + 1)),
         }
+    }
+
+    /// The matchers directly within this one.
+    fn parts(&self) -> impl Iterator<Item = &Matcher> {
+        let (branches, inner) = match self {
+            Matcher::Any(branches) | Matcher::All(branches) => (branches.as_slice(), None),
+            Matcher::Not(inner) | Matcher::Region { matcher: inner, .. } => (&[][..], Some(inner)),
+            _ => (&[][..], None),
+        };
+        branches.iter().map(|branch| &branch.matcher).chain(inner.map(|inner| &**inner))
     }
 
     /// Whether the transcript has to be followed at all.
     pub fn reads_transcript(&self) -> bool {
-        self.any_leaf(&|leaf| {
-            matches!(leaf, Matcher::TranscriptContains { .. } | Matcher::TranscriptRegex(_))
-        })
+        matches!(self, Matcher::TranscriptContains { .. } | Matcher::TranscriptRegex(_))
+            || self.parts().any(Matcher::reads_transcript)
     }
 
     /// Whether it depends on what the screen shows.
     pub fn reads_screen(&self) -> bool {
-        match self {
-            Matcher::ContainsText { .. } | Matcher::ScreenRegex(_) | Matcher::CursorAt { .. } => {
-                true
-            }
-            Matcher::Region { .. } => true,
-            Matcher::Any(branches) | Matcher::All(branches) => {
-                branches.iter().any(|branch| branch.matcher.reads_screen())
-            }
-            Matcher::Not(inner) => inner.reads_screen(),
-            _ => false,
-        }
+        let reads = matches!(
+            self,
+            Matcher::ContainsText { .. }
+                | Matcher::ScreenRegex(_)
+                | Matcher::CursorAt { .. }
+                | Matcher::Region { .. }
+        );
+        reads || self.parts().any(Matcher::reads_screen)
     }
 
     /// Whether it cannot be true before the session is over.
     pub fn waits_for_the_end(&self) -> bool {
         match self {
             Matcher::ProcessExited | Matcher::ExitCode(_) => true,
-            Matcher::Any(branches) => branches.iter().all(|b| b.matcher.waits_for_the_end()),
-            Matcher::All(branches) => branches.iter().any(|b| b.matcher.waits_for_the_end()),
-            Matcher::Region { matcher, .. } => matcher.waits_for_the_end(),
+            Matcher::Any(_) => self.parts().all(Matcher::waits_for_the_end),
+            Matcher::All(_) | Matcher::Region { .. } => {
+                self.parts().any(Matcher::waits_for_the_end)
+            }
             _ => false,
         }
     }
@@ -168,21 +168,8 @@ impl Matcher {
                 Some(text)
             }
             Matcher::ScreenRegex(regex) | Matcher::TranscriptRegex(regex) => Some(regex.as_str()),
-            Matcher::Region { matcher, .. } => matcher.text_sought(),
-            Matcher::Any(branches) | Matcher::All(branches) => {
-                branches.iter().find_map(|branch| branch.matcher.text_sought())
-            }
-            _ => None,
-        }
-    }
-
-    fn any_leaf(&self, test: &dyn Fn(&Matcher) -> bool) -> bool {
-        match self {
-            Matcher::Any(branches) | Matcher::All(branches) => {
-                branches.iter().any(|branch| branch.matcher.any_leaf(test))
-            }
-            Matcher::Not(inner) | Matcher::Region { matcher: inner, .. } => inner.any_leaf(test),
-            leaf => test(leaf),
+            Matcher::Not(_) => None,
+            _ => self.parts().find_map(Matcher::text_sought),
         }
     }
 
@@ -190,90 +177,81 @@ impl Matcher {
     pub fn recheck_at(&self, visible_at: Instant) -> Option<Instant> {
         match self {
             Matcher::ScreenStable { min } => Some(visible_at + *min),
-            Matcher::Any(branches) | Matcher::All(branches) => {
-                branches.iter().filter_map(|branch| branch.matcher.recheck_at(visible_at)).min()
-            }
-            Matcher::Not(inner) | Matcher::Region { matcher: inner, .. } => {
-                inner.recheck_at(visible_at)
-            }
-            _ => None,
+            _ => self.parts().filter_map(|part| part.recheck_at(visible_at)).min(),
         }
     }
 
-    /// [`Matcher::matches`] for somebody who cannot see the screen: only what does not depend on it counts.
-    pub fn matches_unseen(&self, evidence: &Evidence<'_>) -> Option<Outcome> {
+    /// [`Matcher::matches`] for somebody who cannot see the screen: only what does not depend on it
+    /// counts.
+    pub fn matches_unseen(&self, moment: &Moment<'_>) -> Option<Outcome> {
         match self {
             Matcher::Any(branches) if self.reads_screen() => {
-                branches.iter().enumerate().find_map(|(index, branch)| {
-                    branch.matcher.matches_unseen(evidence).map(|matched| Outcome::Any {
-                        branch: index,
-                        name: branch.name.clone(),
-                        matched: Box::new(matched),
-                    })
-                })
+                first_of(branches, |matcher| matcher.matches_unseen(moment))
             }
             _ if self.reads_screen() => None,
-            _ => self.matches(evidence),
+            _ => self.matches(moment),
         }
     }
 
-    pub fn matches(&self, evidence: &Evidence<'_>) -> Option<Outcome> {
+    pub fn matches(&self, moment: &Moment<'_>) -> Option<Outcome> {
         match self {
             Matcher::ContainsText { text, ignore_case } => {
-                contains(evidence.screen, text, *ignore_case)
+                contains(moment.screen, text, *ignore_case)
                     .then(|| Outcome::ContainsText { text: text.clone() })
             }
-            Matcher::ScreenRegex(regex) => capture(regex, evidence.screen)
+            Matcher::ScreenRegex(regex) => capture(regex, moment.screen)
                 .map(|capture| Outcome::ScreenRegex { pattern: regex.to_string(), capture }),
             Matcher::TranscriptContains { text, ignore_case } => {
-                contains(evidence.transcript, text, *ignore_case)
+                contains(moment.transcript, text, *ignore_case)
                     .then(|| Outcome::TranscriptContains { text: text.clone() })
             }
-            Matcher::TranscriptRegex(regex) => capture(regex, evidence.transcript)
+            Matcher::TranscriptRegex(regex) => capture(regex, moment.transcript)
                 .map(|capture| Outcome::TranscriptRegex { pattern: regex.to_string(), capture }),
             Matcher::CursorAt { row, col } => {
-                let cursor = &evidence.frame.cursor;
+                let cursor = &moment.frame.cursor;
                 (cursor.row == *row && cursor.col == *col)
                     .then_some(Outcome::CursorAt { row: *row, col: *col })
             }
             Matcher::ScreenStable { min } => {
-                let quiet = evidence.now.saturating_duration_since(evidence.visible_at);
+                let quiet = moment.now.saturating_duration_since(moment.visible_at);
                 // A dead program's screen cannot change any more.
-                (quiet >= *min || evidence.ended.is_some())
+                (quiet >= *min || moment.ended.is_some())
                     .then_some(Outcome::ScreenStable { min: *min })
             }
             Matcher::ProcessExited => {
-                evidence.ended.map(|status| Outcome::ProcessExited { status: Some(status) })
+                moment.ended.map(|status| Outcome::ProcessExited { status: Some(status) })
             }
-            Matcher::ExitCode(code) => (evidence.ended == Some(ExitStatus::Code(*code)))
+            Matcher::ExitCode(code) => (moment.ended == Some(ExitStatus::Code(*code)))
                 .then_some(Outcome::ExitCode { code: *code }),
-            Matcher::Title(regex) => evidence
+            Matcher::Title(regex) => moment
                 .title
                 .filter(|title| regex.is_match(title))
                 .map(|title| Outcome::Title { title: title.to_owned() }),
             Matcher::State(state) => {
-                (evidence.state == state).then(|| Outcome::State { state: state.clone() })
+                (moment.state == *state).then_some(Outcome::State { state: *state })
             }
             Matcher::Region { region, matcher } => {
-                let screen = region_text(evidence.frame, *region);
-                let inside = Evidence { screen: &screen, ..*evidence };
+                let screen = region_text(moment.frame, *region);
+                let inside = Moment { screen: &screen, ..*moment };
                 matcher.matches(&inside).map(|inner| Outcome::Region(Box::new(inner)))
             }
-            Matcher::Not(inner) => inner.matches(evidence).is_none().then_some(Outcome::Not),
-            Matcher::Any(branches) => branches.iter().enumerate().find_map(|(index, branch)| {
-                branch.matcher.matches(evidence).map(|matched| Outcome::Any {
-                    branch: index,
-                    name: branch.name.clone(),
-                    matched: Box::new(matched),
-                })
-            }),
+            Matcher::Not(inner) => inner.matches(moment).is_none().then_some(Outcome::Not),
+            Matcher::Any(branches) => first_of(branches, |matcher| matcher.matches(moment)),
             Matcher::All(branches) => branches
                 .iter()
-                .map(|branch| branch.matcher.matches(evidence))
+                .map(|branch| branch.matcher.matches(moment))
                 .collect::<Option<Vec<_>>>()
                 .map(|matched| Outcome::All { matched }),
         }
     }
+}
+
+/// The first branch that is true.
+fn first_of(branches: &[Branch], test: impl Fn(&Matcher) -> Option<Outcome>) -> Option<Outcome> {
+    branches.iter().enumerate().find_map(|(index, Branch { name, matcher })| {
+        let matched = Box::new(test(matcher)?);
+        Some(Outcome::Any { branch: index, name: name.clone(), matched })
+    })
 }
 
 fn contains(haystack: &str, needle: &str, ignore_case: bool) -> bool {
@@ -292,7 +270,6 @@ fn capture(regex: &Regex, text: &str) -> Option<String> {
 }
 
 /// The text inside a rectangle, a line per row, trailing blanks trimmed.
-#[must_use]
 pub fn region_text(frame: &Frame, region: Region) -> String {
     let mut text = String::new();
     let rows = frame.rows.iter().skip(region.row.into()).take(region.rows.into());
@@ -300,31 +277,8 @@ pub fn region_text(frame: &Frame, region: Region) -> String {
         if index > 0 {
             text.push('\n');
         }
-        text.push_str(row_text(row, region.col, region.col.saturating_add(region.cols)).trim_end());
-    }
-    text
-}
-
-/// A row's text between two columns.
-fn row_text(row: &greenroom_term::Row, from: u16, to: u16) -> String {
-    let mut text = String::new();
-    let mut at = from;
-    for run in &row.runs {
-        let end = run.col + run.width;
-        if end <= from || run.col >= to {
-            continue;
-        }
-        text.extend(std::iter::repeat_n(' ', usize::from(run.col.saturating_sub(at))));
-        let uniform = run.text.chars().count() == usize::from(run.width);
-        if uniform {
-            let skip = usize::from(from.saturating_sub(run.col));
-            let take = usize::from(end.min(to) - run.col.max(from));
-            text.extend(run.text.chars().skip(skip).take(take));
-        } else {
-            // Wide or combined characters: whole runs, no cutting inside.
-            text.push_str(&run.text);
-        }
-        at = end;
+        let between = row.text_between(region.col, region.col.saturating_add(region.cols));
+        text.push_str(between.trim_end());
     }
     text
 }
@@ -340,17 +294,17 @@ mod tests {
         screen.feed(bytes);
         let frame = screen.frame();
         let now = Instant::now();
-        let evidence = Evidence {
+        let moment = Moment {
             frame: &frame,
             screen: &screen.text(),
             transcript: "first\nsecond\n",
             title: screen.title(),
-            state: "running",
+            state: AgentState::Running,
             ended: Some(ExitStatus::Code(3)),
             visible_at: now - Duration::from_millis(500),
             now,
         };
-        assert_eq!(matcher.matches(&evidence), expected, "{matcher:?}");
+        assert_eq!(matcher.matches(&moment), expected, "{matcher:?}");
     }
 
     fn contains(text: &str) -> Matcher {
@@ -382,7 +336,7 @@ mod tests {
         check(&Matcher::ExitCode(0), b"", None);
         let title = Matcher::Title(pattern("^vim", false).unwrap());
         check(&title, b"\x1b]2;vim: x\x07", Some(Outcome::Title { title: "vim: x".into() }));
-        check(&Matcher::State("exited".into()), b"", None);
+        check(&Matcher::State(AgentState::Exited), b"", None);
         let second = Matcher::TranscriptContains { text: "second".into(), ignore_case: false };
         check(&second, b"", Some(Outcome::TranscriptContains { text: "second".into() }));
     }

@@ -13,14 +13,15 @@ use greenroom_term::{Frame, Screen};
 use tokio::time::Instant;
 
 pub use matcher::{
-    Branch, DEPTH_MAX, Evidence, Matcher, MatcherError, Outcome, Region, pattern, region_text,
+    Branch, DEPTH_MAX, Matcher, MatcherError, Moment, Outcome, Region, pattern, region_text,
 };
 
-use crate::egress::{Filtered, Known, Sight, Sink};
+use crate::egress::{Filtered, RowAnswers, Secrets, Sink};
 use crate::error::EngineError;
 use crate::id::Seq;
 use crate::process::ExitStatus;
-use crate::session::{Following, Push, SessionHandle, SessionState, Subscription};
+use crate::session::{Push, SessionHandle, SubscriberKind, Subscription};
+use crate::state::AgentState;
 use crate::transcript::Plain;
 
 /// Transcript text a wait looks back at without a `since`, and the most it
@@ -33,7 +34,8 @@ const TAIL_CHARS: usize = 16 * 1024;
 /// Under a flood, look at most this often.
 const LOOK_EVERY: Duration = Duration::from_millis(4);
 
-/// Changes after a quiet time that are looked at as they come: a prompt's answer should not wait for a flood's pause.
+/// Changes after a quiet time that are looked at as they come: a prompt's answer should not wait
+/// for a flood's pause.
 const LOOKS_AT_ONCE: u32 = 4;
 
 /// Every look has this long for what filters say, also the last one: a wait of no time looks once.
@@ -48,8 +50,9 @@ pub struct WaitFor {
     /// Transcript matchers see output from here on.
     pub since: Option<Seq>,
     pub timeout: Duration,
-    /// What matchers see, and what the answer shows: a matcher on what is masked would tell it letter by letter.
-    pub sight: Sight,
+    /// What matchers see, and what the answer shows: a matcher on what is masked would tell it
+    /// letter by letter.
+    pub secrets: Secrets,
 }
 
 pub struct Matched {
@@ -64,7 +67,7 @@ pub struct Matched {
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
     #[error("nothing matched within {} ms{}", .0.timeout.as_millis(), .0.lateness())]
-    Timeout(Box<Evidenced>),
+    Timeout(Box<TimedOut>),
     #[error("session {id} ended first ({status})")]
     Ended { id: crate::id::SessionId, status: ExitStatus },
     #[error(transparent)]
@@ -75,7 +78,7 @@ pub enum WaitError {
 
 /// What was there instead.
 #[derive(Debug)]
-pub struct Evidenced {
+pub struct TimedOut {
     pub timeout: Duration,
     pub seq: Seq,
     /// Bytes of output that filters had not answered for.
@@ -85,7 +88,7 @@ pub struct Evidenced {
     pub nearest: Option<Filtered<String>>,
 }
 
-impl Evidenced {
+impl TimedOut {
     fn lateness(&self) -> String {
         match self.behind {
             0 => String::new(),
@@ -98,7 +101,7 @@ impl Evidenced {
 #[derive(Default)]
 struct Seen {
     picture: Option<(Filtered<Arc<Frame>>, Seq)>,
-    known: Known,
+    known: RowAnswers,
 }
 
 /// What is missing from the text that was taken so far.
@@ -128,8 +131,9 @@ struct Transcript {
 }
 
 impl SessionHandle {
-    /// Waits until `wait.matcher` is true, the time is up or the session ends. Filters that are slow do not make it
-    /// longer: what they have not answered for by then is missing from what it tells.
+    /// Waits until `wait.matcher` is true, the time is up or the session ends. Filters that are
+    /// slow do not make it longer: what they have not answered for by then is missing from what it
+    /// tells.
     pub async fn wait(&self, wait: WaitFor) -> Result<Matched, WaitError> {
         wait.matcher.check()?;
         let started = Instant::now();
@@ -145,14 +149,12 @@ impl SessionHandle {
         loop {
             let looked = Instant::now();
             let change = *changes.borrow_and_update();
-            let by = match wait.matcher.reads_screen() {
-                true => deadline,
-                false => deadline.min(looked + PICTURE),
-            };
-            let limit = self.waits_for_filters(wait.sight).then(|| by.max(looked + LOOK));
-            let behind = within(limit, transcript.catch_up(self, wait.sight)).await;
+            let by =
+                if wait.matcher.reads_screen() { deadline } else { deadline.min(looked + PICTURE) };
+            let limit = self.waits_for_filters(wait.secrets).then(|| by.max(looked + LOOK));
+            let behind = within(limit, transcript.catch_up(self, wait.secrets)).await;
             let behind = behind.transpose()?.unwrap_or(Behind::Unanswered);
-            let picture = within(limit, self.frame_again(wait.sight, &mut seen.known)).await;
+            let picture = within(limit, self.frame_again(wait.secrets, &mut seen.known)).await;
             let picture = picture.transpose()?;
             let in_time = picture.is_some();
             seen.picture = picture.or(seen.picture);
@@ -169,19 +171,20 @@ impl SessionHandle {
                     &blank
                 }
             };
-            let evidence = Evidence {
+            let moment = Moment {
                 frame,
                 screen: &screen,
                 transcript: &transcript.text,
                 title: info.title.as_ref().map(|title| title.get().as_str()),
-                state: state_name(&info.state),
+                state: AgentState::from(&info.record.state),
                 ended: change.ended,
                 visible_at: change.visible_at,
                 now: looked,
             };
-            let outcome = match in_time {
-                true => wait.matcher.matches(&evidence),
-                false => wait.matcher.matches_unseen(&evidence),
+            let outcome = if in_time {
+                wait.matcher.matches(&moment)
+            } else {
+                wait.matcher.matches_unseen(&moment)
             };
             let seq = seen.picture.as_ref().map_or(change.seq, |(_, seq)| *seq);
             let out = self.egress();
@@ -204,19 +207,7 @@ impl SessionHandle {
                 return Err(EngineError::Gone { id: self.id() }.into());
             }
             if looked >= deadline || (!in_time && Instant::now() >= deadline) {
-                let nearest =
-                    wait.matcher.text_sought().and_then(|sought| nearest(&screen, sought));
-                let behind = match wait.sight {
-                    Sight::Masked => self.unanswered(Sink::Transcript, self.change().seq),
-                    Sight::Bare => 0,
-                };
-                return Err(WaitError::Timeout(Box::new(Evidenced {
-                    timeout: wait.timeout,
-                    seq,
-                    behind,
-                    nearest: nearest.map(|line| out.made_of_filtered(line)),
-                    last_text: out.made_of_filtered(screen),
-                })));
+                return Err(self.timed_out(&wait, seq, screen));
             }
             let mut recheck = wait
                 .matcher
@@ -253,10 +244,27 @@ impl SessionHandle {
         }
     }
 
+    /// The time is up; `screen` is what was there instead.
+    fn timed_out(&self, wait: &WaitFor, seq: Seq, screen: String) -> WaitError {
+        let out = self.egress();
+        let nearest = wait.matcher.text_sought().and_then(|sought| nearest(&screen, sought));
+        let behind = match wait.secrets {
+            Secrets::Masked => self.unanswered(Sink::Transcript, self.change().seq),
+            Secrets::Unmasked => 0,
+        };
+        WaitError::Timeout(Box::new(TimedOut {
+            timeout: wait.timeout,
+            seq,
+            behind,
+            nearest: nearest.map(|line| out.made_of_filtered(line)),
+            last_text: out.made_of_filtered(screen),
+        }))
+    }
+
     /// Whether a look may take as long as filters do.
-    fn waits_for_filters(&self, sight: Sight) -> bool {
+    fn waits_for_filters(&self, secrets: Secrets) -> bool {
         let governed = |sink| self.is_governed(sink);
-        sight == Sight::Masked && [Sink::Snapshot, Sink::Transcript].into_iter().any(governed)
+        secrets == Secrets::Masked && [Sink::Snapshot, Sink::Transcript].into_iter().any(governed)
     }
 
     async fn transcript_for(&self, wait: &WaitFor) -> Result<Transcript, EngineError> {
@@ -271,16 +279,16 @@ impl SessionHandle {
         }
         // Follow first, then look back: what lies between is in both, so the
         // look-back stops where following starts.
-        let sink = match wait.sight {
-            Sight::Masked => Some(Sink::Stream),
-            Sight::Bare => None,
+        let sink = match wait.secrets {
+            Secrets::Masked => Some(Sink::Stream),
+            Secrets::Unmasked => None,
         };
-        let subscription = self.subscribe_to(Following::Stream, sink).await?;
+        let subscription = self.subscribe_to(SubscriberKind::Stream, sink).await?;
         let start = subscription.start;
         let since = wait.since.unwrap_or(Seq(start.0.saturating_sub(TRANSCRIPT_WINDOW as u64)));
         transcript.cursor = since;
         if since < start {
-            let page = self.output_as(wait.sight, since, TRANSCRIPT_WINDOW).await?;
+            let page = self.output_as(wait.secrets, since, TRANSCRIPT_WINDOW).await?;
             transcript.plain.feed(page.bytes.get(), &mut transcript.text);
             transcript.cursor = page.next;
         }
@@ -290,15 +298,15 @@ impl SessionHandle {
 }
 
 impl Transcript {
-    /// Takes what was printed since the last look. There may be more to come: we were too slow and have just asked to
-    /// be caught up.
+    /// Takes what was printed since the last look. There may be more to come: we were too slow and
+    /// have just asked to be caught up.
     async fn catch_up(
         &mut self,
         session: &SessionHandle,
-        sight: Sight,
+        secrets: Secrets,
     ) -> Result<Behind, EngineError> {
         let Some(following) = &mut self.following else { return Ok(Behind::Nothing) };
-        if sight == Sight::Masked && session.egress().is_governed(Sink::Transcript) {
+        if secrets == Secrets::Masked && session.egress().is_governed(Sink::Transcript) {
             return self.catch_up_answered(session).await;
         }
         while let Some(push) = following.try_next() {
@@ -316,7 +324,7 @@ impl Transcript {
                     let from = from.max(most).max(self.cursor);
                     let missed = usize::try_from(to.since(from)).unwrap_or(TRANSCRIPT_WINDOW);
                     if missed > 0 {
-                        let page = session.output_as(sight, from, missed).await?;
+                        let page = session.output_as(secrets, from, missed).await?;
                         self.plain.feed(page.bytes.get(), &mut self.text);
                         self.cursor = self.cursor.max(page.next);
                     }
@@ -331,14 +339,9 @@ impl Transcript {
             }
             self.text.drain(..cut);
         }
-        Ok(match following.was_cut() || following.holds_back() {
-            true => Behind::Soon,
-            false => Behind::Nothing,
-        })
+        Ok(if following.more_comes() { Behind::Soon } else { Behind::Nothing })
     }
-}
 
-impl Transcript {
     /// The same where filters decide what may be seen: from the pages they have answered for.
     async fn catch_up_answered(&mut self, session: &SessionHandle) -> Result<Behind, EngineError> {
         // Pushes are of no use here, and must not pile up.
@@ -347,9 +350,10 @@ impl Transcript {
             let page = session.output(self.cursor, TRANSCRIPT_WINDOW).await?;
             self.plain.feed(page.bytes.get(), &mut self.text);
             if page.next <= self.cursor {
-                return Ok(match session.change().seq > self.cursor {
-                    true => Behind::Unanswered,
-                    false => Behind::Nothing,
+                return Ok(if session.change().seq > self.cursor {
+                    Behind::Unanswered
+                } else {
+                    Behind::Nothing
                 });
             }
             self.cursor = page.next;
@@ -357,20 +361,7 @@ impl Transcript {
     }
 }
 
-/// A session's state as the API names it.
-#[must_use]
-pub fn state_name(state: &SessionState) -> &'static str {
-    match state {
-        SessionState::Starting => "starting",
-        SessionState::Running => "running",
-        SessionState::Exited { status: ExitStatus::Unknown, .. } => "lost",
-        SessionState::Exited { .. } => "exited",
-        SessionState::Failed { .. } => "failed",
-    }
-}
-
 /// A frame as text: a line per row, trailing blanks and empty rows trimmed.
-#[must_use]
 pub fn frame_text(frame: &Frame) -> String {
     let all = Region { row: 0, col: 0, rows: u16::MAX, cols: u16::MAX };
     let mut text = region_text(frame, all);

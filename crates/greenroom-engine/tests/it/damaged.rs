@@ -1,12 +1,13 @@
-//! What a session shows after its own files were damaged between two daemons: never more than before, and it is said.
+//! What a session shows after its own files were damaged between two daemons: never more than
+//! before, and it is said.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use greenroom_engine::egress::{Filters, Line, LineFilter, Sight, Sink, Verdict};
-use greenroom_engine::process::Wait;
+use greenroom_engine::egress::{Edit, Filters, Line, LineFilter, Secrets, Sink};
+use greenroom_engine::process::BoxFuture;
 use greenroom_engine::store::SessionRecord;
 use greenroom_engine::transcript::plain;
 use greenroom_engine::wait::{Matcher, WaitFor, frame_text};
@@ -25,12 +26,10 @@ impl LineFilter for Guard {
         sink != Sink::AttachLocal
     }
 
-    fn filter<'a>(&'a self, _: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>> {
-        let verdict = |line: &Line| match line.text.contains("mask me") {
-            true => Verdict::Mask,
-            false => Verdict::Pass,
-        };
-        Box::pin(std::future::ready(lines.iter().map(verdict).collect()))
+    fn filter<'a>(&'a self, _: SessionId, lines: &'a [Line]) -> BoxFuture<'a, Vec<Edit>> {
+        let edit =
+            |line: &Line| if line.text.contains("mask me") { Edit::Mask } else { Edit::Pass };
+        Box::pin(std::future::ready(lines.iter().map(edit).collect()))
     }
 
     fn note(&self) -> Option<Vec<u8>> {
@@ -99,7 +98,7 @@ async fn printed(stage: &Stage) -> SessionId {
         matcher: Matcher::ProcessExited,
         since: None,
         timeout: PATIENCE,
-        sight: Sight::Masked,
+        secrets: Secrets::Masked,
     };
     session.wait(exit).await.unwrap();
     let seen = shown(&session).await;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use greenroom_engine::egress::{Filters, Line, LineFilter, Sight, Sink, Verdict};
-use greenroom_engine::process::Wait;
-use greenroom_engine::session::{Following, Push, Subscription};
+use greenroom_engine::egress::{Edit, Filters, Line, LineFilter, Secrets, Sink};
+use greenroom_engine::process::BoxFuture;
+use greenroom_engine::session::{Push, SubscriberKind, Subscription};
 use greenroom_engine::store::SessionRecord;
 use greenroom_engine::transcript::plain;
 use greenroom_engine::wait::{Matcher, WaitError, WaitFor, frame_text};
@@ -17,6 +17,8 @@ use greenroom_engine::{Seq, SessionHandle, SessionId, SessionSpec};
 use greenroom_term::{Screen, Size};
 
 use crate::stage::{Stage, spec};
+
+mod slow;
 
 const VALUE: &str = "hunter2-and-more";
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,14 +32,14 @@ fn secret(script: &str) -> SessionSpec {
 
 fn exit() -> WaitFor {
     let matcher = Matcher::ProcessExited;
-    WaitFor { matcher, since: None, timeout: PATIENCE, sight: Sight::Masked }
+    WaitFor { matcher, since: None, timeout: PATIENCE, secrets: Secrets::Masked }
 }
 
 /// Everything the session shows, through every door.
 async fn shown(session: &SessionHandle) -> Vec<(&'static str, String)> {
     let page = session.output(Seq(0), 1 << 20).await.unwrap();
     let (frame, _) = session.frame().await.unwrap();
-    let (rows, _) = session.scrollback(Sight::Masked, 0, 100).await.unwrap();
+    let (rows, _) = session.scrollback(Secrets::Masked, 0, 100).await.unwrap();
     let mut recorded = Vec::new();
     let recording = session.recording().await.unwrap();
     recording
@@ -81,7 +83,7 @@ async fn a_value_of_the_session_leaves_through_no_door() {
     let told = stage.events.facts();
     assert!(told.iter().any(|fact| fact.contains("t ****")), "{told:?}");
     assert!(!told.iter().any(|fact| fact.contains("hunter")), "{told:?}");
-    let (bare, _) = session.frame_as(Sight::Bare).await.unwrap();
+    let (bare, _) = session.frame_as(Secrets::Unmasked).await.unwrap();
     assert!(frame_text(bare.get()).contains(VALUE), "who may see it sees it");
 
     // Another daemon knows it, too, although the program is gone.
@@ -93,21 +95,21 @@ async fn a_value_of_the_session_leaves_through_no_door() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_follower_and_a_wait_do_not_see_it_however_slowly_it_is_printed() {
+async fn a_subscriber_and_a_wait_do_not_see_it_however_slowly_it_is_printed() {
     let stage = Stage::new();
     let script = r#"i=1; while [ $i -le 16 ]; do printf '%s' "$(printf '%s' "$TOKEN" | cut -c$i)"
         i=$((i + 1)); done; printf '\nend\n'; read x"#;
     let session = stage.engine.create(secret(script)).await.unwrap();
-    let mut follower = session.subscribe(Following::Stream).await.unwrap();
+    let mut subscriber = session.subscribe(SubscriberKind::Stream).await.unwrap();
     let end = Matcher::TranscriptContains { text: "end".into(), ignore_case: false };
     let wait =
-        WaitFor { matcher: end, since: Some(Seq(0)), timeout: PATIENCE, sight: Sight::Masked };
+        WaitFor { matcher: end, since: Some(Seq(0)), timeout: PATIENCE, secrets: Secrets::Masked };
     let matched = session.wait(wait).await.unwrap();
     assert!(!matched.transcript_tail.get().contains("ter2"), "{}", matched.transcript_tail.get());
     assert!(!frame_text(matched.frame.as_ref().unwrap().get()).contains("ter2"));
     let mut seen = Vec::new();
     while !plain(&seen).contains("end") {
-        match tokio::time::timeout(PATIENCE, follower.next()).await.unwrap() {
+        match tokio::time::timeout(PATIENCE, subscriber.next()).await.unwrap() {
             Some(Push::Output { bytes, .. }) => seen.extend_from_slice(bytes.get()),
             other => panic!("{other:?}"),
         }
@@ -117,7 +119,7 @@ async fn a_follower_and_a_wait_do_not_see_it_however_slowly_it_is_printed() {
     // Nor can a matcher be used to guess it.
     let guess = Matcher::ContainsText { text: "hunter2".into(), ignore_case: false };
     let wait =
-        WaitFor { matcher: guess, since: None, timeout: Duration::ZERO, sight: Sight::Masked };
+        WaitFor { matcher: guess, since: None, timeout: Duration::ZERO, secrets: Secrets::Masked };
     let Err(WaitError::Timeout(seen)) = session.wait(wait).await else { panic!("it matched") };
     assert!(!seen.last_text.get().contains("ter2"));
 }
@@ -129,12 +131,12 @@ struct Guard {
     closed: AtomicBool,
     calls: AtomicUsize,
     open: tokio::sync::Notify,
-    foregone: Mutex<Option<Verdict>>,
+    foregone: Mutex<Option<Edit>>,
     off: AtomicBool,
 }
 
 impl LineFilter for Guard {
-    fn foregone(&self) -> Option<Verdict> {
+    fn foregone(&self) -> Option<Edit> {
         self.foregone.lock().unwrap().clone()
     }
 
@@ -142,7 +144,7 @@ impl LineFilter for Guard {
         !matches!(sink, Sink::AttachLocal) && !self.off.load(Ordering::SeqCst)
     }
 
-    fn filter<'a>(&'a self, _: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>> {
+    fn filter<'a>(&'a self, _: SessionId, lines: &'a [Line]) -> BoxFuture<'a, Vec<Edit>> {
         Box::pin(async move {
             self.calls.fetch_add(1, Ordering::SeqCst);
             while self.closed.load(Ordering::SeqCst) {
@@ -150,18 +152,19 @@ impl LineFilter for Guard {
             }
             self.asked.lock().unwrap().extend(lines.iter().map(|line| line.text.clone()));
             let verdict = |line: &Line| match line.text.as_str() {
-                text if text.contains("mask") => Verdict::Mask,
-                text if text.contains("drop") => Verdict::Drop,
-                text if text.contains("swap") => Verdict::Replace("SWAPPED BY GUARD".into()),
-                text if text.contains("leak") => Verdict::Replace(format!("{VALUE} {text}")),
-                _ => Verdict::Pass,
+                text if text.contains("mask") => Edit::Mask,
+                text if text.contains("drop") => Edit::Drop,
+                text if text.contains("swap") => Edit::Replace("SWAPPED BY GUARD".into()),
+                text if text.contains("leak") => Edit::Replace(format!("{VALUE} {text}")),
+                _ => Edit::Pass,
             };
             lines.iter().map(verdict).collect()
         })
     }
 }
 
-/// A session that printed `LINES` under a guard that has answered for all of them, and where it ended.
+/// A session that printed `LINES` under a guard that has answered for all of them, and where it
+/// ended.
 async fn answered(stage: &Stage) -> (SessionHandle, Arc<Guard>, Seq) {
     let session = stage.engine.create(secret(LINES)).await.unwrap();
     let guard = Arc::new(Guard::default());
@@ -218,7 +221,7 @@ async fn a_filter_that_does_not_answer_holds_up_readers_and_nobody_else() {
     tokio::time::timeout(PATIENCE, session.over()).await.unwrap();
     let page = session.output(Seq(0), 1 << 20).await.unwrap();
     assert_eq!((page.bytes.get().len(), page.next, page.tail), (0, Seq(0), Seq(0)));
-    let (bare, _) = session.frame_as(Sight::Bare).await.unwrap();
+    let (bare, _) = session.frame_as(Secrets::Unmasked).await.unwrap();
     assert!(frame_text(bare.get()).contains("done"));
     assert!(guard.calls.load(Ordering::SeqCst) <= 4, "no more questions than may be under way");
     // It wakes up: everything comes, in order.
@@ -260,17 +263,18 @@ async fn a_filter_whose_answer_is_known_is_not_asked() {
     let script = "printf 'one\\n\\033[1mtwo\\033[m\\n'; read x; echo three; read x; echo swap";
     let session = stage.engine.create(secret(script)).await.unwrap();
     let guard = Arc::new(Guard::default());
-    *guard.foregone.lock().unwrap() = Some(Verdict::Mask);
+    *guard.foregone.lock().unwrap() = Some(Edit::Mask);
     session.govern(Some(guard.clone())).unwrap();
     let answered = async |line: &str| {
         let text = Matcher::ContainsText { text: line.into(), ignore_case: false };
-        let wait = WaitFor { matcher: text, since: None, timeout: PATIENCE, sight: Sight::Bare };
+        let wait =
+            WaitFor { matcher: text, since: None, timeout: PATIENCE, secrets: Secrets::Unmasked };
         session.wait(wait).await.unwrap();
         let end = session.change().seq;
         tokio::time::timeout(PATIENCE, session.answered_beyond(Seq(end.0 - 1))).await.unwrap();
     };
     answered("two").await;
-    *guard.foregone.lock().unwrap() = Some(Verdict::Pass);
+    *guard.foregone.lock().unwrap() = Some(Edit::Pass);
     session.write(None, b"\n").await.unwrap();
     answered("three").await;
     assert_eq!(guard.calls.load(Ordering::SeqCst), 0);
@@ -293,80 +297,6 @@ async fn events_have_no_facts_of_filters_that_keep_up() {
     let page = session.output(Seq(0), 1 << 20).await.unwrap();
     assert_eq!(plain(page.bytes.get()), "prompt without end");
     assert!(!stage.events.facts().iter().any(|fact| fact.contains("FiltersBehind")));
-}
-
-/// The whole recording as text, and whether it ends where nobody has answered yet.
-async fn recorded(session: &SessionHandle) -> (String, bool) {
-    let mut bytes = Vec::new();
-    let recording = session.recording().await.unwrap();
-    let withheld = recording.replay(&mut |_, some| {
-        bytes.extend_from_slice(some.map_or(&[][..], |some| some.into_inner()));
-        ControlFlow::Continue(())
-    });
-    (plain(&bytes), withheld.unwrap())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn beside_a_slow_filter_nothing_looks_complete_that_is_not() {
-    let stage = Stage::new();
-    let guard = Arc::new(Guard::default());
-    guard.closed.store(true, Ordering::SeqCst);
-    let session = stage.engine.create(secret("read x; printf 'one\\ntwo\\n'")).await.unwrap();
-    session.govern(Some(guard.clone())).unwrap();
-    session.write(None, b"\r").await.unwrap();
-    session.over().await;
-    let tail = session.tail().await.unwrap();
-    // What is missing is counted, and counting ends in time.
-    let now = tokio::time::Instant::now();
-    let behind = session.caught_up(Sink::Transcript, tail, now + Duration::from_millis(20)).await;
-    assert_eq!(behind, tail.0);
-    assert_eq!(recorded(&session).await, (String::new(), true));
-    // The end of the program is seen without a picture; a text that nobody answered for is not "ended first".
-    let short = |matcher| WaitFor { matcher, timeout: Duration::from_millis(50), ..exit() };
-    let matched = session.wait(short(Matcher::ProcessExited)).await.unwrap();
-    assert!(matched.frame.is_none());
-    // However long it could wait.
-    assert!(session.wait(exit()).await.unwrap().frame.is_none());
-    assert!(now.elapsed() < PATIENCE / 2, "{:?}", now.elapsed());
-    let two = Matcher::TranscriptContains { text: "two".to_owned(), ignore_case: false };
-    match session.wait(short(two.clone())).await {
-        Err(WaitError::Timeout(seen)) => assert_eq!(seen.behind, tail.0),
-        other => panic!("{:?}", other.err()),
-    }
-    // Whoever waits longer than the filter gets all of it, also after the end.
-    let late = {
-        let (session, two) = (session.clone(), two.clone());
-        tokio::spawn(async move { session.wait(WaitFor { matcher: two, ..exit() }).await })
-    };
-    guard.closed.store(false, Ordering::SeqCst);
-    guard.open.notify_waiters();
-    guard.open.notify_one();
-    assert!(late.await.unwrap().is_ok());
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    assert_eq!(session.caught_up(Sink::Recording, tail, deadline).await, 0);
-    let (text, withheld) = recorded(&session).await;
-    assert!(text.ends_with("one\ntwo\n") && !withheld, "{text:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_filter_is_free_when_it_is_taken_away() {
-    let stage = Stage::new();
-    let guard = Arc::new(Guard::default());
-    guard.closed.store(true, Ordering::SeqCst);
-    let session = stage.engine.create(secret("read x; echo one; read x")).await.unwrap();
-    session.govern(Some(guard.clone())).unwrap();
-    session.write(None, b"\r").await.unwrap();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    let waiting = {
-        let session = session.clone();
-        tokio::spawn(async move { session.caught_up(Sink::Transcript, Seq(3), deadline).await })
-    };
-    while guard.calls.load(Ordering::SeqCst) == 0 {
-        tokio::task::yield_now().await;
-    }
-    session.govern(None).unwrap();
-    assert_eq!(waiting.await.unwrap(), 0);
-    assert!(tokio::time::Instant::now() < deadline);
 }
 
 /// Everybody is filtered by the same guard.
@@ -438,7 +368,8 @@ async fn a_filter_that_answers_is_asked_before_anybody_reads() {
     }
 }
 
-/// The same when another daemon takes sessions over: one that runs, and one that has ended and was never filtered.
+/// The same when another daemon takes sessions over: one that runs, and one that has ended and was
+/// never filtered.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_reader_is_faster_than_the_filter_after_a_restart() {
     let mut stage = Stage::new();
@@ -481,7 +412,7 @@ impl LineFilter for Only {
         self.1.contains(&sink)
     }
 
-    fn filter<'a>(&'a self, id: SessionId, lines: &'a [Line]) -> Wait<'a, Vec<Verdict>> {
+    fn filter<'a>(&'a self, id: SessionId, lines: &'a [Line]) -> BoxFuture<'a, Vec<Edit>> {
         self.0.filter(id, lines)
     }
 }
@@ -491,11 +422,12 @@ fn only(sinks: &'static [Sink]) -> (Stage, Arc<Only>) {
     (Stage::with_filters(Arc::new(All(only.clone()))), only)
 }
 
-fn viewer() -> Following {
-    Following::Viewer { size: Size::new(80, 24).unwrap(), read_only: false }
+fn viewer() -> SubscriberKind {
+    SubscriberKind::Viewer { size: Size::new(80, 24).unwrap(), read_only: false }
 }
 
-/// What a viewer's terminal shows, from everything it was sent until it shows `text` or the session is over.
+/// What a viewer's terminal shows, from everything it was sent until it shows `text` or the session
+/// is over.
 async fn viewed(viewer: &mut Subscription, text: &str) -> (Vec<u8>, String) {
     let mut screen = Screen::new(Size::new(80, 24).unwrap());
     let mut sent = Vec::new();
@@ -565,7 +497,7 @@ async fn a_viewer_waits_for_a_filter_that_does_not_answer_and_the_session_does_n
     only.0.open.notify_waiters();
     let (sent, _) = viewed(&mut remote, "**** **").await;
     assert!(!String::from_utf8_lossy(&sent).contains("me"));
-    // One that never answers does not keep the end from its viewer.
+    // A filter that never answers does not keep the end from its viewer.
     only.0.closed.store(true, Ordering::SeqCst);
     session.write(None, b"\n").await.unwrap();
     viewed(&mut remote, "never shown").await;
@@ -603,12 +535,8 @@ async fn what_events_say_is_governed() {
     only.0.closed.store(false, Ordering::SeqCst);
     only.0.open.notify_waiters();
     let stars = || session.info().title.is_some_and(|title| title.get() == "**** *****");
-    let titled = async {
-        while !stars() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, titled).await.unwrap();
+    let titled = changes.wait_for(|_| stars());
+    tokio::time::timeout(PATIENCE, titled).await.unwrap().unwrap();
     let told = stage.events.facts().join("\n");
     for expected in ["SWAPPED BY GUARD", "**** ****", "plain note", "**** *****"] {
         assert!(told.contains(expected), "{expected}: {told}");
@@ -623,12 +551,9 @@ async fn what_events_say_is_governed() {
     drop(session);
     let stage = stage.next_daemon();
     let session = stage.engine.find(&id.to_string()).unwrap();
-    let titled = async {
-        while session.info().title.is_none() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, titled).await.unwrap();
+    let mut changes = session.changes();
+    let titled = changes.wait_for(|_| session.info().title.is_some());
+    tokio::time::timeout(PATIENCE, titled).await.unwrap().unwrap();
     assert_eq!(session.info().title.unwrap().get(), "**** *****");
     assert_eq!(stage.events.facts().join("\n").matches("Title(").count(), titles);
 }
@@ -650,7 +575,7 @@ async fn a_viewer_who_joins_in_the_middle_sees_no_beginning() {
         tokio::time::timeout(PATIENCE, printed).await.unwrap().unwrap();
         let sink = Some(Sink::AttachRemote);
         let mut same = session.subscribe_to(viewer(), sink).await.unwrap();
-        let smaller = Following::Viewer { size: Size::new(70, 20).unwrap(), read_only: true };
+        let smaller = SubscriberKind::Viewer { size: Size::new(70, 20).unwrap(), read_only: true };
         let mut painted = session.subscribe_to(smaller, sink).await.unwrap();
         let (frame, _) = session.frame().await.unwrap();
         let hidden = &first[first.len() - 4..];
@@ -689,7 +614,8 @@ impl Filters for Impatient {
     }
 }
 
-/// The last lines are asked about; what lies too far before them is masked, and an event says where.
+/// The last lines are asked about; what lies too far before them is masked, and an event says
+/// where.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_that_is_too_far_behind_is_not_asked_about_the_middle() {
     let guard = Arc::new(Guard::default());

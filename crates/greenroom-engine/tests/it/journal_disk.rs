@@ -11,10 +11,10 @@ use greenroom_engine::journal::{
     Budget, DATA_BYTES, DiskOp, Flushed, Item, Journal, Limits, Note, PauseReason, PumpEnd,
     RecordingState, ReplayFrom, Spiller, SpillerOptions, open_ended,
 };
+use test_kit::disk::SmallDisk;
+use test_kit::wait::PATIENCE;
 
 use crate::journal_stage::{Stage, size, stream, verify};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits for the helper until `done`.
 async fn until(journal: &Journal, what: &str, done: impl Fn(&Journal) -> bool) {
@@ -130,43 +130,16 @@ async fn a_hanging_disk_is_given_up_after_two_seconds() {
     assert!(gaps[0].0 >= 1_000, "what was written before is kept");
 }
 
-/// A tmpfs of one megabyte, unmounted at the end.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    fn mount(at: &std::path::Path) -> Option<SmallDisk> {
-        std::fs::create_dir_all(at).unwrap();
-        let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
-            .arg(at)
-            .output();
-        mounted.is_ok_and(|run| run.status.success()).then(|| SmallDisk(at.into()))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).output();
-    }
-}
-
 #[tokio::test]
 async fn a_really_full_file_system() {
     let stage = Stage::on_pipe();
-    let Some(_disk) = SmallDisk::mount(&stage.dir) else {
-        #[allow(clippy::print_stderr, reason = "a test that did not run must say so")]
-        {
-            eprintln!("SKIPPED a_really_full_file_system: mounting a tmpfs is not permitted here");
-        }
-        return;
-    };
+    let Some(disk) = SmallDisk::mount(&stage.dir, 4 << 20) else { return };
     let spiller = Spiller::start(Budget::default()).unwrap();
     let mut journal = stage.create(Limits::default(), &spiller);
     stage.pump_stream(&mut journal, 200_000);
     assert_eq!(journal.reader().flush(journal.span().1).await, Flushed::Done);
     let hog = stage.dir.join("hog");
-    let filled = std::fs::write(&hog, vec![1; 8 << 20]);
-    assert!(filled.is_err(), "the disk is full now");
+    disk.fill(&hog);
     // More than memory holds: some of it must go.
     stage.pump_stream(&mut journal, DATA_BYTES as u64 * 2);
     until(&journal, "paused", |journal| is_paused(journal, PauseReason::NoSpace)).await;
@@ -200,7 +173,8 @@ async fn flush_makes_the_newest_bytes_readable() {
     let ended = open_ended(&stage.dir).unwrap();
     ended
         .replay(ReplayFrom::Oldest, &mut |item| {
-            exited |= matches!(item, Item::Exit { code: Some(0), signal: None, .. });
+            let end = Note::Exit { code: Some(0), signal: None };
+            exited |= matches!(item, Item::Note { note, .. } if *note == end);
             std::ops::ControlFlow::Continue(())
         })
         .unwrap();

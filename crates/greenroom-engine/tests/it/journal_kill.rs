@@ -17,7 +17,7 @@ use greenroom_engine::journal::{
     Budget, Flushed, Journal, Limits, Note, PumpEnd, ReplayFrom, RingFds, Spiller,
 };
 use rustix::event::{PollFd, PollFlags, poll};
-use test_series::{Series, series};
+use test_kit::series::{Series, series};
 
 use crate::journal_stage::{Stage, size, stream, verify};
 

@@ -7,13 +7,12 @@ use std::path::PathBuf;
 
 use greenroom_engine::Seq;
 use greenroom_engine::journal::{
-    Item, Journal, JournalReader, Limits, PIPE_BYTES, PumpEnd, RING_BYTES, ReplayFrom, RingFds,
-    Spiller,
+    Item, Journal, JournalReader, Limits, Note, PIPE_BYTES, PumpEnd, RING_BYTES, ReplayFrom,
+    RingFds, Spiller,
 };
 use greenroom_term::Size;
 use rustix::fs::MemfdFlags;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
-use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 /// The byte numbered `seq`: a fifth of them NUL, all other values too.
@@ -48,10 +47,7 @@ impl Stage {
 
     /// With a PTY that passes every byte as it is.
     pub fn on_pty() -> Stage {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let master = openpt(flags).unwrap();
-        unlockpt(&master).unwrap();
-        let slave = ioctl_tiocgptpeer(&master, flags).unwrap();
+        let (master, slave) = test_kit::terminal::open(80, 24);
         let mut raw = tcgetattr(&slave).unwrap();
         raw.make_raw();
         tcsetattr(&slave, OptionalActions::Now, &raw).unwrap();
@@ -122,12 +118,13 @@ pub fn verify(reader: &JournalReader, from: ReplayFrom) -> (Gaps, Vec<(u64, Stri
                 place(from, to.0);
                 gaps.push((from.0, to.0));
             }
-            Item::Mark { seq, text, .. } => {
+            Item::Note { seq, note, .. } => {
                 place(seq, seq.0);
-                marks.push((seq.0, text.to_owned()));
+                if let Note::Mark(text) = note {
+                    marks.push((seq.0, text.clone()));
+                }
             }
-            Item::Keyframe { seq, .. } | Item::Resize { seq, .. } => place(seq, seq.0),
-            _ => {}
+            Item::Keyframe { seq, .. } => place(seq, seq.0),
         }
         ControlFlow::Continue(())
     });

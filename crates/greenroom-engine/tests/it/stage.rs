@@ -7,19 +7,20 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use greenroom_engine::egress::{Filters, HostKey, Redaction, Rules};
 use greenroom_engine::engine::Known;
 use greenroom_engine::events::{Event, Events};
 use greenroom_engine::journal::{Budget, Limits, PIPE_BYTES, RING_BYTES, RingFds, Spiller};
-use greenroom_engine::process::{ExitStatus, Held, Member, ProcessError, Processes, Target, Wait};
+use greenroom_engine::process::{
+    BoxFuture, ExitStatus, Held, Member, ProcessError, Processes, Target,
+};
 use greenroom_engine::store::{SessionRecord, Store, StoreError};
 use greenroom_engine::threads::SessionThreads;
 use greenroom_engine::{Engine, EngineParts, SessionHandle, SessionId, SessionSpec};
 use greenroom_term::Size;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use rustix::termios::{Winsize, tcsetwinsize};
+pub use test_kit::wait::PATIENCE;
 
 pub struct Stage {
     pub engine: Engine,
@@ -102,7 +103,7 @@ impl Stage {
         drop(self.threads);
         // A process takes its helper thread along when it dies; here it must come to rest, or two
         // daemons would write the same files. `journal_kill` has the real thing.
-        assert!(self.spiller.flush_all(std::time::Duration::from_secs(10)), "the helper rests");
+        assert!(self.spiller.flush_all(PATIENCE), "the helper rests");
         let known = {
             let records = self.store.records.lock().unwrap();
             records
@@ -122,20 +123,9 @@ impl Stage {
 }
 
 pub fn spec(script: &str) -> SessionSpec {
-    SessionSpec {
-        name: None,
-        named_after: None,
-        argv: vec!["/bin/sh".into(), "-c".into(), script.into()],
-        cwd: "/".into(),
-        env: [("PATH".into(), "/usr/bin:/bin".into()), ("TERM".into(), "xterm".into())].into(),
-        size: Size::new(80, 24).unwrap(),
-        labels: Default::default(),
-        task: None,
-        backend: None,
-        effort: None,
-        hidden: Vec::new(),
-        confinement: None,
-    }
+    let argv = vec!["/bin/sh".into(), "-c".into(), script.into()];
+    let env = [("PATH".into(), "/usr/bin:/bin".into()), ("TERM".into(), "xterm".into())].into();
+    SessionSpec { env, ..SessionSpec::new(argv, "/".into(), Size::new(80, 24).unwrap()) }
 }
 
 struct Kept {
@@ -151,6 +141,7 @@ pub struct FakeProcesses {
     engine: Arc<Mutex<Option<Engine>>>,
     kept: Mutex<HashMap<SessionId, Kept>>,
     exits: Arc<Mutex<HashMap<SessionId, ExitStatus>>>,
+    releases: tokio::sync::watch::Sender<()>,
 }
 
 impl FakeProcesses {
@@ -172,21 +163,15 @@ impl FakeProcesses {
         self.kept.lock().unwrap().contains_key(&id)
     }
 
+    /// Until an ended session was let go, which is the last that is done for it.
+    pub async fn released(&self, id: SessionId) {
+        let mut releases = self.releases.subscribe();
+        let released = releases.wait_for(|()| !self.holds(id));
+        tokio::time::timeout(PATIENCE, released).await.expect("it is let go").unwrap();
+    }
+
     fn start(&self, id: SessionId, spec: &SessionSpec) -> std::io::Result<Held> {
-        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-        grantpt(&master)?;
-        unlockpt(&master)?;
-        let name = ptsname(&master, Vec::new())?;
-        let window = Winsize {
-            ws_row: spec.size.rows(),
-            ws_col: spec.size.cols(),
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&master, window)?;
-        let slave =
-            std::fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap())?;
+        let (master, slave) = test_kit::terminal::open(spec.size.cols(), spec.size.rows());
         let mut command = Command::new("setsid");
         command.arg("--ctty").args(&spec.argv).env_clear().envs(&spec.env);
         command.current_dir(&spec.cwd);
@@ -229,7 +214,7 @@ impl Processes for FakeProcesses {
         &'a self,
         id: SessionId,
         spec: &'a SessionSpec,
-    ) -> Wait<'a, Result<Held, ProcessError>> {
+    ) -> BoxFuture<'a, Result<Held, ProcessError>> {
         Box::pin(async move {
             self.start(id, spec).map_err(|source| ProcessError::Spawn {
                 program: spec.argv[0].to_string_lossy().into_owned(),
@@ -244,7 +229,7 @@ impl Processes for FakeProcesses {
         member: &'a Member,
         target: Target,
         signal: i32,
-    ) -> Wait<'a, Result<(), ProcessError>> {
+    ) -> BoxFuture<'a, Result<(), ProcessError>> {
         Box::pin(async move {
             let pid = Pid::from_raw(i32::try_from(member.pid).unwrap()).unwrap();
             let signal = Signal::from_named_raw(signal).unwrap();
@@ -260,12 +245,13 @@ impl Processes for FakeProcesses {
         self.exits.lock().unwrap().get(&id).copied()
     }
 
-    fn alive<'a>(&'a self, member: &'a Member) -> Wait<'a, usize> {
+    fn alive<'a>(&'a self, member: &'a Member) -> BoxFuture<'a, usize> {
         Box::pin(async move { usize::from(!self.exits.lock().unwrap().contains_key(&member.id)) })
     }
 
     fn release(&self, id: SessionId) {
         self.kept.lock().unwrap().remove(&id);
+        self.releases.send_replace(());
     }
 }
 
@@ -278,14 +264,14 @@ pub struct FakeStore {
 }
 
 impl Store for FakeStore {
-    fn next_id(&self) -> Wait<'_, Result<SessionId, StoreError>> {
+    fn next_id(&self) -> BoxFuture<'_, Result<SessionId, StoreError>> {
         let mut next = self.next.lock().unwrap();
         *next += 1;
         let id = SessionId(*next);
         Box::pin(async move { Ok(id) })
     }
 
-    fn save(&self, record: SessionRecord) -> Wait<'_, Result<(), StoreError>> {
+    fn save(&self, record: SessionRecord) -> BoxFuture<'_, Result<(), StoreError>> {
         if self.full.load(std::sync::atomic::Ordering::Relaxed) {
             let source = "the disk is full".into();
             let refused = StoreError { id: record.id, step: "save", source };
@@ -295,7 +281,7 @@ impl Store for FakeStore {
         Box::pin(async { Ok(()) })
     }
 
-    fn remove(&self, id: SessionId) -> Wait<'_, Result<(), StoreError>> {
+    fn remove(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {
         self.records.lock().unwrap().remove(&id);
         Box::pin(async { Ok(()) })
     }
@@ -317,9 +303,6 @@ impl Events for FakeEvents {
         self.seen.lock().unwrap().push(event);
     }
 }
-
-/// Long enough for a busy machine; a test that needs it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs a test on real time with two workers, as the daemon does. Tasks that
 /// are left when it returns die like those of a killed daemon.

@@ -5,17 +5,6 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-fn seat(dir: &Path) -> Seat {
-    let run = dir.join("run");
-    Seat {
-        state: dir.join("state"),
-        lock: run.join("lock"),
-        socket: run.join("sock"),
-        alias: None,
-        elders: Vec::new(),
-    }
-}
-
 fn held(taken: Result<Claim, ClaimError>) -> Option<i32> {
     match taken {
         Err(ClaimError::Held { pid, .. }) => pid,
@@ -48,78 +37,82 @@ impl Drop for Other {
 #[test]
 fn a_directory_is_held_once_and_names_its_holder() {
     let dir = tempfile::tempdir().unwrap();
-    let seat = seat(dir.path());
-    let first = Claim::take(&seat).unwrap();
-    let error = Claim::take(&seat).err().unwrap();
+    let paths = KeeperPaths::below(dir.path());
+    let first = Claim::take(&paths).unwrap();
+    let error = Claim::take(&paths).err().unwrap();
     let expected = format!(
         "another keeper (pid {}) already holds {}",
         std::process::id(),
-        seat.state.display()
+        paths.state.display()
     );
     assert_eq!(error.to_string(), expected);
-    assert!(first.covers(&seat.state));
+    assert!(first.covers(&paths.state));
     drop(first);
-    Claim::take(&seat).unwrap();
+    Claim::take(&paths).unwrap();
 }
 
 #[test]
 fn other_names_and_lost_files_do_not_free_it() {
     let dir = tempfile::tempdir().unwrap();
-    let here = seat(dir.path());
+    let here = KeeperPaths::below(dir.path());
     let _first = Claim::take(&here).unwrap();
     let link = dir.path().join("link");
     symlink(&here.state, &link).unwrap();
-    let by_link = Seat { state: link, lock: dir.path().join("other/lock"), ..here.clone() };
+    let by_link = KeeperPaths { state: link, lock: dir.path().join("other/lock"), ..here.clone() };
     assert!(Claim::take(&by_link).is_err());
     std::fs::remove_dir_all(dir.path().join("run")).unwrap();
     std::fs::remove_file(here.state.join(LEDGER)).unwrap();
     assert_eq!(held(Claim::take(&here)), None, "held by nobody knows whom, but held");
     let moved = dir.path().join("moved");
     std::fs::rename(&here.state, &moved).unwrap();
-    assert!(Claim::take(&Seat { state: moved, ..here }).is_err());
+    assert!(Claim::take(&KeeperPaths { state: moved, ..here }).is_err());
 }
 
 #[test]
 fn a_lock_of_an_earlier_version_counts() {
     let dir = tempfile::tempdir().unwrap();
-    let elder = dir.path().join("elder");
-    let file = hold(&elder, Duration::ZERO).unwrap();
-    let seat = Seat { elders: vec![elder.clone(), dir.path().join("none")], ..seat(dir.path()) };
-    std::fs::write(&elder, "4711\n").unwrap();
-    assert_eq!(held(Claim::take(&seat)), Some(4711));
+    let earlier = dir.path().join("earlier");
+    let file = hold(&earlier, Duration::ZERO).unwrap();
+    let paths = KeeperPaths {
+        earlier_locks: vec![earlier.clone(), dir.path().join("none")],
+        ..KeeperPaths::below(dir.path())
+    };
+    std::fs::write(&earlier, "4711\n").unwrap();
+    assert_eq!(held(Claim::take(&paths)), Some(4711));
     drop(file);
-    Claim::take(&seat).unwrap();
+    Claim::take(&paths).unwrap();
 }
 
 #[test]
 fn a_keeper_of_an_earlier_version_that_was_replaced_locks_the_directory_too() {
     let dir = tempfile::tempdir().unwrap();
-    let elder = dir.path().join("elder");
-    let seat = Seat { elders: vec![elder.clone()], ..seat(dir.path()) };
-    private_directory(&seat.lock).unwrap();
-    let claim = Claim::resumed(hold(&elder, Duration::ZERO).unwrap(), &seat);
-    assert!(claim.covers(&seat.state));
-    assert!(Claim::take(&Seat { elders: Vec::new(), ..seat }).is_err());
+    let earlier = dir.path().join("earlier");
+    let paths =
+        KeeperPaths { earlier_locks: vec![earlier.clone()], ..KeeperPaths::below(dir.path()) };
+    private_directory(&paths.lock).unwrap();
+    let claim = Claim::resumed(hold(&earlier, Duration::ZERO).unwrap(), &paths);
+    assert!(claim.covers(&paths.state));
+    assert!(Claim::take(&KeeperPaths { earlier_locks: Vec::new(), ..paths }).is_err());
 }
 
 #[test]
 fn a_living_keeper_of_a_copied_directory_keeps_it() {
     let dir = tempfile::tempdir().unwrap();
-    let seat = seat(dir.path());
-    std::fs::create_dir(&seat.state).unwrap();
+    let paths = KeeperPaths::below(dir.path());
+    std::fs::create_dir(&paths.state).unwrap();
     let other = Other::start();
-    let ledger = seat.state.join(LEDGER);
+    let ledger = paths.state.join(LEDGER);
     std::fs::write(&ledger, format!("garbage\n{}\n", other.identity())).unwrap();
-    assert_eq!(held(Claim::take(&seat)), Some(other.0.id() as i32));
+    assert_eq!(held(Claim::take(&paths)), Some(other.0.id() as i32));
     drop(other);
-    Claim::take(&seat).unwrap();
+    Claim::take(&paths).unwrap();
 }
 
 #[test]
 fn earlier_boots_recycled_numbers_and_damage_are_nobody() {
     let dir = tempfile::tempdir().unwrap();
-    let seat = seat(dir.path());
-    std::fs::create_dir(&seat.state).unwrap();
+    let paths = KeeperPaths::below(dir.path());
+    std::fs::create_dir(&paths.state).unwrap();
     let other = Other::start();
     let here = other.identity();
     assert!(here.lives() && Identity::parse(&here.to_string()) == Some(here.clone()));
@@ -129,9 +122,9 @@ fn earlier_boots_recycled_numbers_and_damage_are_nobody() {
     let elsewhere = Identity { space: here.space + 1, ..here };
     let lines =
         [boot.to_string(), recycled.to_string(), elsewhere.to_string(), "\0\0 1".to_owned()];
-    std::fs::write(seat.state.join(LEDGER), lines.join("\n")).unwrap();
-    Claim::take(&seat).unwrap();
-    let text = std::fs::read_to_string(seat.state.join(LEDGER)).unwrap();
+    std::fs::write(paths.state.join(LEDGER), lines.join("\n")).unwrap();
+    Claim::take(&paths).unwrap();
+    let text = std::fs::read_to_string(paths.state.join(LEDGER)).unwrap();
     assert_eq!(text, format!("{}\n", Identity::own().unwrap()), "only who holds it is left");
 }
 
@@ -140,7 +133,7 @@ fn a_dead_one_that_nobody_has_waited_for_is_dead() {
     let mut other = Other::start();
     let identity = other.identity();
     drop(other.0.stdin.take());
-    while !crate::tree::is_dead(identity.process.pid) {
+    while identity.process.lives() {
         std::thread::yield_now();
     }
     assert!(!identity.lives());
@@ -152,16 +145,31 @@ fn a_directory_open_to_others_is_refused() {
     let open = dir.path().join("run");
     std::fs::create_dir(&open).unwrap();
     std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o750)).unwrap();
-    let error = Claim::take(&seat(dir.path())).err().unwrap();
+    let error = Claim::take(&KeeperPaths::below(dir.path())).err().unwrap();
     assert!(matches!(error, ClaimError::OpenDirectory { mode: 0o750, .. }));
 }
 
 #[test]
 fn a_resumed_claim_is_the_same_claim() {
     let dir = tempfile::tempdir().unwrap();
-    let seat = seat(dir.path());
-    let Claim { main, _file, .. } = Claim::take(&seat).unwrap();
+    let paths = KeeperPaths::below(dir.path());
+    let Claim { main, _file, .. } = Claim::take(&paths).unwrap();
     drop(_file);
-    let again = Claim::resumed(main, &seat);
-    assert!(again.covers(&seat.state) && Claim::take(&seat).is_err());
+    let again = Claim::resumed(main, &paths);
+    assert!(again.covers(&paths.state) && Claim::take(&paths).is_err());
+}
+
+#[test]
+fn what_lies_in_the_place_of_a_lock_is_moved_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    std::fs::create_dir(&path).unwrap();
+    std::fs::write(path.join("inside"), "").unwrap();
+    drop(hold(&path, Duration::ZERO).unwrap());
+    assert!(path.is_file() && dir.path().join("lock.damaged-1/inside").exists());
+    std::fs::remove_file(&path).unwrap();
+    symlink("elsewhere", &path).unwrap();
+    drop(hold(&path, Duration::ZERO).unwrap());
+    assert!(dir.path().join("lock.damaged-2").is_symlink());
+    assert!(!dir.path().join("elsewhere").exists(), "nothing is made where a link leads");
 }

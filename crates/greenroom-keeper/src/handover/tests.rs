@@ -1,10 +1,12 @@
 //! Round trips, any bytes, other versions.
 
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::message::PipedId;
 
 fn os() -> impl Strategy<Value = OsString> {
     prop::collection::vec(any::<u8>(), 0..60).prop_map(OsString::from_vec)
@@ -33,9 +35,9 @@ fn session() -> impl Strategy<Value = HeldSession> {
     )
 }
 
-fn worker() -> impl Strategy<Value = HeldWorker> {
-    any::<(u64, i32, bool)>().prop_map(|(id, pid, watched)| HeldWorker {
-        id: WorkerId(id),
+fn piped() -> impl Strategy<Value = HeldPiped> {
+    any::<(u64, i32, bool)>().prop_map(|(id, pid, watched)| HeldPiped {
+        id: PipedId(id),
         pid,
         watched,
     })
@@ -53,7 +55,7 @@ fn handover() -> impl Strategy<Value = Handover> {
     let wardens = prop::collection::vec(warden, 0..9);
     let reports = prop::option::of((fd(), fd()));
     let held_all =
-        (sessions, prop::collection::vec(worker(), 0..9), wardens, reports, any::<bool>());
+        (sessions, prop::collection::vec(piped(), 0..9), wardens, reports, any::<bool>());
     (places, limits, held, last, numbers, running, held_all).prop_map(
         |(places, nofile, held, last, numbers, running, all)| Handover {
             generation: numbers.0,
@@ -81,7 +83,7 @@ fn handover() -> impl Strategy<Value = Handover> {
             reports: all.3.filter(|_| !all.0.is_empty() || !all.2.is_empty()),
             strays_tolerated: all.4 && (!all.0.is_empty() || !all.2.is_empty()),
             sessions: all.0,
-            workers: all.1,
+            piped: all.1,
             wardens: all.2,
         },
     )
@@ -119,15 +121,15 @@ proptest! {
         for session in &mut handover.sessions {
             (session.inner_fd, session.listener_fd) = (None, None);
         }
-        handover.workers.clear();
+        handover.piped.clear();
         without_wardens(&mut handover);
         prop_assert_eq!(Handover::decode(&handover.encode_as(1)), Ok(handover));
     }
 
-    /// And one before workers.
+    /// And one before piped programs.
     #[test]
     fn the_state_of_version_2_is_read(mut handover in handover()) {
-        handover.workers.clear();
+        handover.piped.clear();
         without_wardens(&mut handover);
         prop_assert_eq!(Handover::decode(&handover.encode_as(2)), Ok(handover));
     }

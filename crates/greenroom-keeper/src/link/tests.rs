@@ -2,19 +2,12 @@
 
 use std::os::fd::AsRawFd;
 
-use rustix::net::{AddressFamily, SocketFlags};
-
 use super::*;
+use crate::message::ToDaemon;
 
 fn pair() -> (Endpoint, KeeperLink) {
-    let (keeper, daemon) = rustix::net::socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .unwrap();
-    (Endpoint::new(keeper), KeeperLink::new(daemon).unwrap())
+    let (keeper, daemon) = Endpoint::pair().unwrap();
+    (keeper, KeeperLink::new(daemon).unwrap())
 }
 
 fn say(keeper: &Endpoint, message: &ToDaemon, fds: usize) {
@@ -24,7 +17,7 @@ fn say(keeper: &Endpoint, message: &ToDaemon, fds: usize) {
 }
 
 fn taken(count: usize) -> ToDaemon {
-    ToDaemon::Taken { ids: (0..count as u64).map(SessionId).collect() }
+    ToDaemon::Taken { sessions: (0..count as u64).map(|id| (SessionId(id), ())).collect() }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Round trips, any bytes, limits.
 
+use std::os::unix::ffi::OsStringExt;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -8,8 +10,8 @@ fn id() -> impl Strategy<Value = SessionId> {
     any::<u64>().prop_map(SessionId)
 }
 
-fn worker() -> impl Strategy<Value = WorkerId> {
-    any::<u64>().prop_map(WorkerId)
+fn piped() -> impl Strategy<Value = PipedId> {
+    any::<u64>().prop_map(PipedId)
 }
 
 fn status() -> impl Strategy<Value = ExitStatus> {
@@ -40,8 +42,8 @@ fn to_keeper() -> impl Strategy<Value = ToKeeper> {
             ToKeeper::Replace { path: PathBuf::from(std::ffi::OsString::from_vec(path)) }
         }),
         Just(ToKeeper::Shutdown),
-        (worker(), any::<bool>()).prop_map(|(id, watched)| ToKeeper::Work { id, watched }),
-        worker().prop_map(|id| ToKeeper::EndWork { id }),
+        (piped(), any::<bool>()).prop_map(|(id, watched)| ToKeeper::StartPiped { id, watched }),
+        piped().prop_map(|id| ToKeeper::EndPiped { id }),
         Just(ToKeeper::Wardens),
         id().prop_map(|id| ToKeeper::End { id }),
     ]
@@ -61,7 +63,7 @@ fn hello() -> impl Strategy<Value = KeeperHello> {
         (status(), any::<u64>()).prop_map(|(status, lived_ms)| LastExit { status, lived_ms }),
     );
     (any::<(u16, i32, u64, u32, u32)>(), last, any::<(bool, bool)>()).prop_map(
-        |(numbers, last_exit, (workers, wardens))| {
+        |(numbers, last_exit, (piped, wardens))| {
             let (version, keeper_pid, keeper_started_unix_ms, generation, daemon_starts) = numbers;
             KeeperHello {
                 version,
@@ -70,7 +72,7 @@ fn hello() -> impl Strategy<Value = KeeperHello> {
                 generation,
                 daemon_starts,
                 last_exit,
-                workers,
+                piped,
                 wardens,
             }
         },
@@ -83,6 +85,7 @@ fn to_daemon() -> impl Strategy<Value = ToDaemon> {
         (id(), any::<i32>(), any::<i32>()).prop_map(|(id, pid, warden)| ToDaemon::Spawned {
             id,
             pid,
+            fds: (),
             warden
         }),
         id().prop_map(|id| ToDaemon::Over { id }),
@@ -90,21 +93,20 @@ fn to_daemon() -> impl Strategy<Value = ToDaemon> {
             .prop_map(|(wardens, more)| ToDaemon::Wardens { wardens, more }),
         (id(), prop::sample::select(&SpawnStep::ALL[..]), any::<i32>(), "[a-zü ]{0,50}")
             .prop_map(|(id, step, errno, why)| ToDaemon::SpawnFailed { id, step, errno, why }),
-        id().prop_map(|id| ToDaemon::Listener { id }),
+        id().prop_map(|id| ToDaemon::Listener { id, listener: () }),
         (prop::collection::vec(entry(), 0..=MAX_LIST), any::<bool>())
             .prop_map(|(sessions, more)| ToDaemon::Sessions { sessions, more }),
-        prop::collection::vec(id(), 0..=MAX_TAKE).prop_map(|ids| ToDaemon::Taken { ids }),
+        prop::collection::vec(id().prop_map(|id| (id, ())), 0..=MAX_TAKE)
+            .prop_map(|sessions| ToDaemon::Taken { sessions }),
         (id(), status()).prop_map(|(id, status)| ToDaemon::Exited { id, status }),
         (id(), any::<i32>()).prop_map(|(id, errno)| ToDaemon::Signalled { id, errno }),
-        prop::option::of("[a-zü ]{0,50}").prop_map(|why_not| ToDaemon::Replaced { why_not }),
-        (worker(), any::<i32>(), any::<bool>()).prop_map(|(id, pid, listener)| ToDaemon::Working {
-            id,
-            pid,
-            listener
-        }),
-        (worker(), prop::sample::select(&SpawnStep::ALL[..]), any::<i32>(), "[a-zü ]{0,50}")
-            .prop_map(|(id, step, errno, why)| ToDaemon::WorkFailed { id, step, errno, why }),
-        (worker(), status()).prop_map(|(id, status)| ToDaemon::WorkEnded { id, status }),
+        prop::result::maybe_err(Just(()), "[a-zü ]{0,50}")
+            .prop_map(|result| ToDaemon::Replaced { result }),
+        (piped(), any::<i32>(), prop::option::of(Just(())))
+            .prop_map(|(id, pid, listener)| ToDaemon::PipedStarted { id, pid, listener }),
+        (piped(), prop::sample::select(&SpawnStep::ALL[..]), any::<i32>(), "[a-zü ]{0,50}")
+            .prop_map(|(id, step, errno, why)| ToDaemon::PipedFailed { id, step, errno, why }),
+        (piped(), status()).prop_map(|(id, status)| ToDaemon::PipedEnded { id, status }),
     ]
 }
 
@@ -129,7 +131,7 @@ proptest! {
     #[test]
     fn a_message_cut_anywhere_is_an_error(message in to_daemon(), at: prop::sample::Index) {
         let bytes = message.encode();
-        let decoded = ToDaemon::decode(&bytes[..at.index(bytes.len())]);
+        let decoded = ToDaemon::<(), ()>::decode(&bytes[..at.index(bytes.len())]);
         // Where an older keeper's message ended, this one may be cut.
         let older = match &decoded {
             Ok(ToDaemon::SpawnFailed { why, .. }) => why.is_empty(),
@@ -145,7 +147,7 @@ proptest! {
         let mut bytes = kind.to_le_bytes().to_vec();
         bytes.extend(rest);
         let _ = ToKeeper::decode(&bytes);
-        let _ = ToDaemon::decode(&bytes);
+        let _ = ToDaemon::<(), ()>::decode(&bytes);
     }
 }
 
@@ -155,7 +157,7 @@ fn messages_of_a_version_before_sandboxes_are_understood() {
     let bytes = spawn.encode();
     assert_eq!(ToKeeper::decode(&bytes[..bytes.len() - 1]), Ok(spawn));
     let (id, step, errno) = (SessionId(7), SpawnStep::Cwd, 2);
-    let failed = ToDaemon::SpawnFailed { id, step, errno, why: String::new() };
+    let failed: ToDaemon = ToDaemon::SpawnFailed { id, step, errno, why: String::new() };
     let bytes = failed.encode();
     assert_eq!(ToDaemon::decode(&bytes[..bytes.len() - 4]), Ok(failed));
 }
@@ -165,27 +167,50 @@ fn counts_over_the_limit_are_refused_before_anything_is_read() {
     let mut bytes = 5_u16.to_le_bytes().to_vec();
     bytes.extend(u32::MAX.to_le_bytes());
     let error = ToKeeper::decode(&bytes).unwrap_err();
-    assert_eq!(error.to_string(), "id count is 4294967295, the limit is 60");
+    assert_eq!(error.to_string(), "ids has the length 4294967295, the limit is 60");
 }
 
 #[test]
 fn an_unknown_kind_is_named() {
-    assert_eq!(ToKeeper::decode(&[9, 9]), Err(DecodeError::UnknownKind(0x0909)));
-    assert_eq!(ToDaemon::decode(&[9, 9, 1]), Err(DecodeError::UnknownKind(0x0909)));
+    let (field, value) = (greenroom_sandbox::wire::KIND, 0x0909);
+    assert_eq!(ToKeeper::decode(&[9, 9]), Err(WireError::BadValue { field, value }));
+    assert_eq!(ToDaemon::<(), ()>::decode(&[9, 9, 1]), Ok(ToDaemon::Unknown { kind: 0x0909 }));
 }
 
 #[test]
 fn a_long_reason_is_cut_between_characters() {
-    let message = ToDaemon::Replaced { why_not: Some("ü".repeat(MAX_REASON_BYTES)) };
-    let Ok(ToDaemon::Replaced { why_not: Some(why) }) = ToDaemon::decode(&message.encode()) else {
-        panic!("decodes");
-    };
-    assert_eq!(why, "ü".repeat(MAX_REASON_BYTES / 2));
+    assert_eq!(reason("x".repeat(9)), "x".repeat(9));
+    assert_eq!(reason(format!("x{}", "ü".repeat(MAX_REASON_BYTES))).len(), MAX_REASON_BYTES - 1);
 }
 
 #[test]
 fn steps_keep_their_numbers() {
     for (number, step) in SpawnStep::ALL.into_iter().enumerate() {
         assert_eq!(step as usize, number, "{}", step.name());
+    }
+}
+
+/// A keeper or a daemon of another build reads these bytes.
+#[test]
+fn messages_lie_on_the_wire_as_they_always_did() {
+    let status = ExitStatus::Signal { signo: 9, core_dumped: true };
+    let id = SessionId(7);
+    let told: [(ToDaemon, &str); 6] = [
+        (
+            ToDaemon::Spawned { id, pid: 3, fds: (), warden: 2 },
+            "8200 0700000000000000 03000000 02000000",
+        ),
+        (ToDaemon::Taken { sessions: vec![(id, ())] }, "8500 01000000 0700000000000000"),
+        (ToDaemon::Exited { id, status }, "8600 0700000000000000 03 09000000"),
+        (ToDaemon::Replaced { result: Ok(()) }, "8800 01 00000000"),
+        (ToDaemon::Replaced { result: Err("no".into()) }, "8800 00 02000000 6e6f"),
+        (
+            ToDaemon::PipedStarted { id: PipedId(1), pid: 3, listener: Some(()) },
+            "8a00 0100000000000000 03000000 01",
+        ),
+    ];
+    for (message, expected) in told {
+        let hex: String = message.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, expected.replace(' ', ""), "{message:?}");
     }
 }

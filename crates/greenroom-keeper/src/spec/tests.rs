@@ -1,19 +1,17 @@
 //! Round trips through a memfd, any bytes, what is refused.
 
+use std::os::fd::AsFd;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
 use proptest::prelude::*;
 
 use super::*;
 
 fn example() -> SpawnSpec {
-    SpawnSpec {
-        argv: vec![b"sh".to_vec()],
-        env: vec![(b"A".to_vec(), b"1".to_vec())],
-        cwd: b"/".to_vec(),
-        cols: 80,
-        rows: 24,
-        ring_bytes: 69_632,
-        flags: 0,
-    }
+    let launch = Launch::new(vec!["sh".into()], vec![("A".into(), "1".into())], "/", 80, 24);
+    SpawnSpec { launch, ring_bytes: 69_632, flags: 0 }
 }
 
 proptest! {
@@ -26,10 +24,11 @@ proptest! {
         (cols, rows) in (1_u16.., 1_u16..),
         ring_bytes in MIN_RING_BYTES..=MAX_RING_BYTES,
     ) {
-        let mut argv = vec![program];
-        argv.extend(args);
-        let env = env.into_iter().map(|(name, value)| (name.into_bytes(), value)).collect();
-        let spec = SpawnSpec { argv, env, cwd, cols, rows, ring_bytes, flags: 0 };
+        let argv = [vec![program], args].concat().into_iter().map(OsString::from_vec).collect();
+        let env = env.into_iter().map(|(name, value)| (name.into(), OsString::from_vec(value)));
+        let cwd = OsString::from_vec(cwd);
+        let launch = Launch::new(argv, env.collect(), cwd, cols, rows);
+        let spec = SpawnSpec { launch, ring_bytes, flags: 0 };
         let memfd = spec.to_memfd().unwrap();
         prop_assert_eq!(SpawnSpec::from_memfd(memfd.as_fd()).unwrap(), spec);
     }
@@ -57,26 +56,27 @@ fn refused(change: impl FnOnce(&mut SpawnSpec), expected: &str) {
 
 #[test]
 fn what_no_program_could_be_given_is_refused() {
-    refused(|it| it.argv.clear(), "the spawn spec has no program");
-    refused(|it| it.argv[0].clear(), "the spawn spec has no program");
-    refused(|it| it.cwd.clear(), "the spawn spec has no working directory");
-    let nul = " in the spawn spec holds a NUL byte or a misplaced '='";
-    refused(|it| it.argv.push(b"a\0b".to_vec()), &format!("argv{nul}"));
-    refused(|it| it.env[0].0 = b"A=B".to_vec(), &format!("the environment{nul}"));
-    refused(|it| it.env[0].1 = b"\0".to_vec(), &format!("the environment{nul}"));
+    let bad = " in the spawn spec is empty, or holds a NUL byte or a misplaced '='";
+    let (argv, env) = (format!("the argument list{bad}"), format!("the environment{bad}"));
+    refused(|it| it.launch.argv.clear(), &argv);
+    refused(|it| it.launch.argv[0].clear(), &argv);
+    refused(|it| it.launch.argv.push("a\0b".into()), &argv);
+    refused(|it| it.launch.cwd = "".into(), &format!("the working directory{bad}"));
+    refused(|it| it.launch.env[0].0 = "A=B".into(), &env);
+    refused(|it| it.launch.env[0].1 = "\0".into(), &env);
     refused(|it| it.ring_bytes = 1, "the ring size in the spawn spec is 1");
     refused(|it| it.ring_bytes = u32::MAX, "the ring size in the spawn spec is 4294967295");
-    refused(|it| it.cols = 0, "cols in the spawn spec is 0");
+    refused(|it| it.launch.cols = 0, "cols in the spawn spec is 0");
     refused(|it| it.flags = 4, "flags in the spawn spec is 4");
-    let huge = |it: &mut SpawnSpec| it.argv.push(vec![b'x'; MAX_SPEC_BYTES]);
+    let huge = |it: &mut SpawnSpec| it.launch.argv.push("x".repeat(MAX_SPEC_BYTES).into());
     refused(huge, "the spawn spec is 4194351 bytes, the limit is 4194304");
 }
 
 #[test]
 fn debug_hides_arguments_and_environment() {
     let mut spec = example();
-    spec.argv.push(b"s3cret".to_vec());
-    spec.env.push((b"TOKEN".to_vec(), b"s3cret".to_vec()));
+    spec.launch.argv.push("s3cret".into());
+    spec.launch.env.push(("TOKEN".into(), "s3cret".into()));
     let text = format!("{spec:?}");
     assert!(text.contains("variables: 2"), "{text}");
     assert!(!text.contains("115") && !text.contains("s3cret"), "{text}");

@@ -1,28 +1,27 @@
-//! A keeper in a temporary directory, and the daemon the test plays: the real daemon process hands its link over and waits.
+//! A keeper in a temporary directory, and the daemon the test plays: the real daemon process hands
+//! its link over and waits.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::io::{IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use greenroom_keeper::{
-    ExitStatus, KeeperEvent, KeeperHello, KeeperLink, SessionEntry, SessionFds, SessionId,
+    ExitStatus, KeeperEvent, KeeperHello, KeeperLink, Launch, SessionEntry, SessionFds, SessionId,
     SpawnSpec,
 };
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
-
-/// Far longer than anything takes; a test that gets here has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub use test_kit::process::exists as alive;
+use test_kit::process::{self, gone_within};
+pub use test_kit::terminal::{read_all, read_until};
+use test_kit::user::User;
+pub use test_kit::wait::{PATIENCE, readable};
 
 pub struct Host {
     pub dir: TempDir,
@@ -30,12 +29,9 @@ pub struct Host {
     control: UnixListener,
 }
 
-/// The example that is keeper and daemon; built beside the tests.
+/// The example that is keeper and daemon.
 pub fn program() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let path = exe.ancestors().nth(2).unwrap().join("examples/keeper-host");
-    assert!(path.exists(), "{} is missing: build the examples too", path.display());
-    path
+    test_kit::place::example("keeper-host")
 }
 
 pub fn keeper_command(dir: &Path) -> Command {
@@ -62,21 +58,19 @@ impl Host {
         (host, daemon)
     }
 
-    /// The same as another user. Only root can.
-    pub fn start_as(uid: u32) -> (Host, FakeDaemon) {
+    /// The same as another user.
+    pub fn start_as(user: User) -> (Host, FakeDaemon) {
         let dir = tempfile::tempdir().unwrap();
         let control = UnixListener::bind(dir.path().join("control")).unwrap();
         // The build's own directory may be out of reach for others.
         let image = dir.path().join("keeper-host");
         std::fs::copy(program(), &image).unwrap();
-        for path in [dir.path(), &dir.path().join("control"), &image] {
-            std::os::unix::fs::chown(path, Some(uid), Some(uid)).unwrap();
-        }
+        user.owns(dir.path());
         // A net under the tests with fork bombs: should one get away, the machine is still there.
-        let mut command = Command::new("bash");
+        let mut command = user.command("bash");
         command.args(["-c", "ulimit -u 3000; exec \"$0\" \"$@\""]).arg(&image);
         command.arg("keeper").arg(dir.path()).stdin(Stdio::null()).stdout(Stdio::piped());
-        let keeper = command.uid(uid).gid(uid).spawn().unwrap();
+        let keeper = command.spawn().unwrap();
         let mut host = Host { dir, keeper, control };
         let daemon = host.daemon();
         (host, daemon)
@@ -95,13 +89,11 @@ impl Host {
 
     /// Waits for the next daemon and says hello for it.
     pub fn daemon(&mut self) -> FakeDaemon {
-        assert!(
-            readable(self.control.as_fd(), PATIENCE),
-            "no daemon was started; log:\n{}",
-            self.log()
-        );
+        assert!(readable(&self.control, PATIENCE), "no daemon was started; log:\n{}", self.log());
         let (control, _) = self.control.accept().unwrap();
-        let (pid, fds) = receive(&control);
+        let mut pid = [0; 4];
+        let (_, fds) = test_kit::socket::receive(&control, &mut pid);
+        let pid = i32::from_le_bytes(pid);
         let [link, listener] = <[OwnedFd; 2]>::try_from(fds).unwrap();
         set_socket_timeout(&link, Timeout::Recv, Some(PATIENCE)).unwrap();
         let link = KeeperLink::new(link).unwrap();
@@ -119,24 +111,18 @@ impl Host {
 
     /// Waits for the keeper's own end.
     pub fn wait(&mut self) -> Option<i32> {
-        let fd = rustix::process::pidfd_open(
-            Pid::from_raw(self.pid()).unwrap(),
-            rustix::process::PidfdFlags::empty(),
-        )
-        .unwrap();
-        assert!(readable(fd.as_fd(), PATIENCE), "the keeper lives on; log:\n{}", self.log());
+        let pid = Pid::from_child(&self.keeper);
+        assert!(gone_within(pid, PATIENCE), "the keeper lives on; log:\n{}", self.log());
         self.keeper.wait().unwrap().code()
     }
 
     pub fn fd_count(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+        process::open_files(self.pid())
     }
 
     /// Direct children of the keeper, zombies included.
     pub fn children(&self) -> Vec<i32> {
-        let pid = self.pid();
-        let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-        text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+        process::children(self.pid())
     }
 }
 
@@ -152,8 +138,7 @@ impl Drop for Host {
         for _ in 0..2 {
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
-        let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
-        if !readable(pidfd.as_fd(), Duration::from_secs(5)) {
+        if !gone_within(pid, Duration::from_secs(5)) {
             let _ = self.keeper.kill();
         }
         let _ = self.keeper.wait();
@@ -218,7 +203,7 @@ impl FakeDaemon {
 
     /// With the session's warden.
     pub fn spawn_held(&self, id: u64, spec: &SpawnSpec) -> (i32, i32, SessionFds) {
-        self.link.spawn(SessionId(id), spec, None).unwrap();
+        self.link.spawn(SessionId(id), spec).unwrap();
         match self.next() {
             KeeperEvent::Spawned { id: got, pid, warden, fds } if got.0 == id => (pid, warden, fds),
             other => panic!("expected spawned {id}, got {other:?}"),
@@ -268,95 +253,23 @@ impl FakeDaemon {
     }
 }
 
-fn receive(control: &UnixStream) -> (i32, Vec<OwnedFd>) {
-    let mut pid = [0; 4];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    rustix::net::recvmsg(
-        control,
-        &mut [IoSliceMut::new(&mut pid)],
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )
-    .unwrap();
-    let fds = ancillary
-        .drain()
-        .filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    (i32::from_le_bytes(pid), fds)
-}
-
 /// A shell script as a session, with a small environment.
 pub fn sh(script: &str) -> SpawnSpec {
     spec(&["/bin/sh", "-c", script])
 }
 
 pub fn spec(argv: &[&str]) -> SpawnSpec {
-    SpawnSpec {
-        argv: argv.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
-        env: vec![
-            (b"PATH".to_vec(), b"/usr/bin:/bin".to_vec()),
-            (b"TERM".to_vec(), b"xterm".to_vec()),
-        ],
-        cwd: b"/".to_vec(),
-        cols: 80,
-        rows: 24,
-        ring_bytes: 65536,
-        flags: 0,
-    }
-}
-
-pub fn readable(fd: BorrowedFd<'_>, patience: Duration) -> bool {
-    let until = Instant::now() + patience;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout =
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-        match rustix::event::poll(&mut fds, Some(&timeout)) {
-            Ok(count) => return count > 0,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => panic!("poll: {errno}"),
-        }
-    }
-}
-
-/// Reads the terminal until `stop` is in it, or to its end.
-pub fn read_until(master: &OwnedFd, stop: &str) -> String {
-    let mut all = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&all).into_owned();
-        if !stop.is_empty() && text.contains(stop) {
-            return text;
-        }
-        assert!(readable(master.as_fd(), PATIENCE), "waited for {stop:?}, got {text:?}");
-        let mut bytes = [0; 4096];
-        match rustix::io::read(master, &mut bytes) {
-            Ok(0) | Err(rustix::io::Errno::IO) => {
-                assert!(stop.is_empty(), "ended before {stop:?}: {text:?}");
-                return text;
-            }
-            Ok(count) => all.extend_from_slice(&bytes[..count]),
-            Err(rustix::io::Errno::AGAIN) => {}
-            Err(errno) => panic!("read: {errno}"),
-        }
-    }
-}
-
-/// Everything up to the end of the terminal.
-pub fn read_all(master: &OwnedFd) -> String {
-    read_until(master, "")
+    let launch = Launch::new(
+        argv.iter().map(Into::into).collect(),
+        vec![("PATH".into(), "/usr/bin:/bin".into()), ("TERM".into(), "xterm".into())],
+        "/",
+        80,
+        24,
+    );
+    SpawnSpec { launch, ring_bytes: 65536, flags: 0 }
 }
 
 pub fn write(master: &OwnedFd, text: &str) {
     let written = rustix::io::write(master, text.as_bytes()).unwrap();
     assert_eq!(written, text.len());
-}
-
-pub fn alive(pid: i32) -> bool {
-    rustix::process::test_kill_process(Pid::from_raw(pid).unwrap()).is_ok()
 }

@@ -22,7 +22,10 @@ fn a_thousand_cycles_leave_no_zombie_and_no_fd() {
     assert_eq!(daemon.list(), []);
     daemon.over(1000);
     assert_eq!(host.fd_count(), fds);
-    assert_eq!(host.children(), [daemon.pid]);
+    // A warden's reaping follows its last word, and each list lets the loop turn once.
+    while host.children() != [daemon.pid] {
+        daemon.list();
+    }
 }
 
 #[test]
@@ -39,7 +42,8 @@ fn orphans_come_home_and_are_reaped() {
     daemon.exited(1);
     read_all(&fds.master);
     daemon.link.release(SessionId(1)).unwrap();
-    // The orphan's end closed the terminal; its reaping follows, and each list lets the loop turn once.
+    // The orphan's end closed the terminal; its reaping follows, and each list lets the loop turn
+    // once.
     while host.children() != [daemon.pid] {
         daemon.list();
     }
@@ -76,7 +80,8 @@ fn takes_sent_all_at_once_are_all_answered() {
         daemon.spawn(id, &spec(&["/bin/cat"]));
     }
     let ids: Vec<SessionId> = (0..60).map(SessionId).collect();
-    // 100 × 240 fds: more than may be in flight for an ordinary user, and more than the socket's buffer.
+    // 100 × 240 fds: more than may be in flight for an ordinary user, and more than the socket's
+    // buffer.
     for _ in 0..100 {
         daemon.link.take(&ids).unwrap();
     }
@@ -99,7 +104,8 @@ fn a_daemon_that_does_not_read_loses_nothing_and_blocks_nobody() {
             link.signal(SessionId(id), 0, greenroom_keeper::SignalTarget::Leader).unwrap();
         }
     });
-    // The keeper stops taking requests at its limit, and still turns: it reaps its stopped daemon's siblings and sleeps.
+    // The keeper stops taking requests at its limit, and still turns: it reaps its stopped daemon's
+    // siblings and sleeps.
     for id in 0..count {
         match daemon.next() {
             KeeperEvent::Signalled { id: got, errno } => {

@@ -4,8 +4,8 @@
 mod host;
 mod lifecycle;
 mod load;
+mod piped;
 mod replace;
 mod sandbox;
 mod spawn;
 mod tree;
-mod workers;

@@ -24,7 +24,7 @@ fn script(host: &Host, text: &str) -> PathBuf {
 fn replaced(daemon: &FakeDaemon) -> Option<String> {
     loop {
         match daemon.next() {
-            KeeperEvent::Replaced { why_not } => return why_not,
+            KeeperEvent::Replaced { result } => return result.err(),
             KeeperEvent::Exited { .. } => {}
             other => panic!("{other:?}"),
         }
@@ -80,13 +80,13 @@ fn an_exit_during_the_exec_is_told_by_the_new_image() {
         let ids: Vec<u64> = (0..4).map(|n| round * 4 + n).collect();
         let mut early = 0;
         for id in &ids {
-            daemon.link.spawn(greenroom_keeper::SessionId(*id), &sh(&script), None).unwrap();
+            daemon.link.spawn(greenroom_keeper::SessionId(*id), &sh(&script)).unwrap();
         }
         daemon.link.replace(&image).unwrap();
         loop {
             match daemon.next() {
-                KeeperEvent::Replaced { why_not } => {
-                    assert_eq!(why_not, None);
+                KeeperEvent::Replaced { result } => {
+                    assert_eq!(result, Ok(()));
                     break;
                 }
                 KeeperEvent::Spawned { .. } => {}
@@ -179,8 +179,7 @@ fn an_exec_that_fails_after_its_check_is_undone() {
     // CLOEXEC is back: a new child sees nothing.
     let (_, fds) = daemon.spawn(2, &sh("ls /proc/self/fd | tr '\\n' ' '"));
     assert!(read_until(&fds.master, "3 ").starts_with("0 1 2 3 "));
-    let daemon_fds = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid)).unwrap();
-    assert!(daemon_fds.count() < 10);
+    assert!(test_kit::process::open_files(daemon.pid) < 10);
 }
 
 #[test]

@@ -8,7 +8,8 @@ use greenroom_keeper::{
     ExitStatus, KeeperEvent, SessionFds, SessionId, SessionState, SignalTarget, SpawnSpec,
     SpawnStep, tree,
 };
-use greenroom_sandbox::plan::{Payload, compile};
+use greenroom_sandbox::launch::Launch;
+use greenroom_sandbox::plan::compile;
 use greenroom_sandbox::policy::{GitRules, HostPattern, Level, Network, Policy, Refs};
 use greenroom_sandbox::probe::{Probe, probe};
 use rustix::process::{Pid, Signal};
@@ -27,9 +28,8 @@ struct Cage {
 }
 
 impl Cage {
-    /// Not in `/tmp`, which the sandbox replaces.
     fn new() -> Cage {
-        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let dir = test_kit::place::public();
         for name in ["work", "tmp"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
@@ -42,14 +42,14 @@ impl Cage {
     }
 
     fn plan(&self, policy: &Policy, argv: &[&str]) -> OwnedFd {
-        let payload = Payload {
-            argv: argv.iter().map(Into::into).collect(),
-            env: vec![("PATH".into(), "/usr/bin:/bin".into()), ("TERM".into(), "xterm".into())],
-            cwd: policy.cwd.clone(),
-            cols: 101,
-            rows: 33,
-        };
-        compile(policy, &self.probe).unwrap().seal(&payload).unwrap()
+        let launch = Launch::new(
+            argv.iter().map(Into::into).collect(),
+            vec![("PATH".into(), "/usr/bin:/bin".into()), ("TERM".into(), "xterm".into())],
+            policy.cwd.clone(),
+            101,
+            33,
+        );
+        compile(policy, &self.probe).unwrap().seal(&launch).unwrap()
     }
 
     fn sh(&self, script: &str) -> OwnedFd {
@@ -58,7 +58,7 @@ impl Cage {
 }
 
 fn spawn(daemon: &FakeDaemon, id: u64, plan: &OwnedFd) -> (i32, SessionFds) {
-    daemon.link.spawn_sandboxed(SessionId(id), RING, plan.as_fd(), None).unwrap();
+    daemon.link.spawn_sandboxed(SessionId(id), RING, plan.as_fd()).unwrap();
     match daemon.next() {
         KeeperEvent::Spawned { id: got, pid, fds, .. } if got.0 == id => (pid, fds),
         other => panic!("expected spawned {id}, got {other:?}"),
@@ -94,8 +94,8 @@ fn it_runs_on_its_own_terminal_and_its_end_is_told() {
     assert!(host.fd_count() <= fds_before + 1, "fds leak");
 }
 
-/// Whether namespaces were waiting for it or not, a session has its own: a user namespace with this user in it, and a network
-/// with a loopback that nobody shares.
+/// Whether namespaces were waiting for it or not, a session has its own: a user namespace with this
+/// user in it, and a network with a loopback that nobody shares.
 #[test]
 fn namespaces_made_in_advance_are_used_once() {
     let (host, daemon) = Host::start();
@@ -205,14 +205,14 @@ fn a_fault_names_its_layer_and_the_program_never_runs() {
     policy.writable.push(cage.dir.path().join("missing"));
     let proof = cage.dir.path().join("work/ran");
     let plan = cage.plan(&policy, &["/bin/touch", proof.to_str().unwrap()]);
-    daemon.link.spawn_sandboxed(SessionId(1), RING, plan.as_fd(), None).unwrap();
+    daemon.link.spawn_sandboxed(SessionId(1), RING, plan.as_fd()).unwrap();
     let (step, errno, why) = failed(daemon.next());
     assert_eq!((step, errno), (SpawnStep::Sandbox, libc::ENOENT));
     assert!(why.starts_with("paths: cannot open") && why.contains("/missing"), "{why}");
     assert!(!proof.exists());
     // A program that is not there is told as such.
     let plan = cage.plan(&cage.policy(), &["/no/such"]);
-    daemon.link.spawn_sandboxed(SessionId(2), RING, plan.as_fd(), None).unwrap();
+    daemon.link.spawn_sandboxed(SessionId(2), RING, plan.as_fd()).unwrap();
     let (step, errno, why) = failed(daemon.next());
     assert_eq!((step, errno), (SpawnStep::Sandbox, libc::ENOENT));
     assert!(why.starts_with("exec: cannot run /no/such"), "{why}");
@@ -250,7 +250,7 @@ fn the_proxys_listener_comes_first_and_comes_again() {
     let hosts = vec![HostPattern::parse("example.com").unwrap()];
     let policy = Policy { network: Network::Hosts(hosts), ..cage.policy() };
     let plan = cage.plan(&policy, &["/bin/sh", "-c", "exec cat"]);
-    daemon.link.spawn_sandboxed(SessionId(1), RING, plan.as_fd(), None).unwrap();
+    daemon.link.spawn_sandboxed(SessionId(1), RING, plan.as_fd()).unwrap();
     assert!(matches!(daemon.next(), KeeperEvent::Listener { id: SessionId(1), .. }));
     assert!(matches!(daemon.next(), KeeperEvent::Spawned { .. }));
     let (_, plain) = spawn(&daemon, 2, &cage.sh("exec cat"));
@@ -278,7 +278,7 @@ fn a_new_image_keeps_sandboxes() {
     let policy = Policy { network: Network::Hosts(hosts), ..cage.policy() };
     let script = "trap 'echo bye; exit 5' TERM; echo up; while :; do read x; done";
     let plan = cage.plan(&policy, &["/bin/sh", "-c", script]);
-    daemon.link.spawn_sandboxed(SessionId(1), RING, plan.as_fd(), None).unwrap();
+    daemon.link.spawn_sandboxed(SessionId(1), RING, plan.as_fd()).unwrap();
     assert!(matches!(daemon.next(), KeeperEvent::Listener { .. }));
     assert!(matches!(daemon.next(), KeeperEvent::Spawned { .. }));
     replace(&host, &daemon);
@@ -300,10 +300,11 @@ fn replace(host: &Host, daemon: &FakeDaemon) {
         std::fs::copy(program(), &image).unwrap();
     }
     daemon.link.replace(&image).unwrap();
-    assert!(matches!(daemon.next(), KeeperEvent::Replaced { why_not: None }));
+    assert!(matches!(daemon.next(), KeeperEvent::Replaced { result: Ok(()) }));
 }
 
-/// A session whose stage waits: it reads which branches are packed, and that file is a pipe nobody has opened yet.
+/// A session whose stage waits: it reads which branches are packed, and that file is a pipe nobody
+/// has opened yet.
 struct Waiting {
     stage: Pid,
     packed: std::path::PathBuf,
@@ -328,7 +329,7 @@ impl Waiting {
         policy.git = Some(GitRules::Worktree { worktree, common_dir, admin_dir: admin, refs });
         let known = host.children();
         let plan = cage.plan(&policy, &["/bin/sh", "-c", "echo inside; exec cat"]);
-        daemon.link.spawn_sandboxed(SessionId(id), RING, plan.as_fd(), None).unwrap();
+        daemon.link.spawn_sandboxed(SessionId(id), RING, plan.as_fd()).unwrap();
         assert_eq!(daemon_state(daemon, id), SessionState::Starting);
         let stage = host.children().into_iter().find(|pid| !known.contains(pid)).unwrap();
         Waiting { stage: Pid::from_raw(stage).unwrap(), packed }
@@ -360,9 +361,10 @@ fn a_new_image_waits_for_a_stage_and_loses_nothing() {
     let waiting = Waiting::start(&host, &daemon, &cage, 1);
     let exe = std::fs::read_link(format!("/proc/{}/exe", host.pid())).unwrap();
     replace(&host, &daemon);
-    // Told, and yet still the old image: the stage is not ready. Another sandbox has to wait for the next one.
+    // Told, and yet still the old image: the stage is not ready. Another sandbox has to wait for
+    // the next one.
     let plan = cage.sh("true");
-    daemon.link.spawn_sandboxed(SessionId(5000), RING, plan.as_fd(), None).unwrap();
+    daemon.link.spawn_sandboxed(SessionId(5000), RING, plan.as_fd()).unwrap();
     let (step, errno, _) = failed(daemon.next());
     assert_eq!((step, errno), (SpawnStep::Id, libc::EAGAIN));
     assert_eq!(std::fs::read_link(format!("/proc/{}/exe", host.pid())).unwrap(), exe);
@@ -374,8 +376,8 @@ fn a_new_image_waits_for_a_stage_and_loses_nothing() {
     assert!(alive(waiting.stage.as_raw_nonzero().get()));
 }
 
-/// The stage is a copy of the keeper: nothing of what the keeper was started with is seen inside, nor any of its fds, and
-/// signals are as in any new program.
+/// The stage is a copy of the keeper: nothing of what the keeper was started with is seen inside,
+/// nor any of its fds, and signals are as in any new program.
 #[test]
 fn nothing_of_the_keeper_is_seen_inside() {
     let (host, daemon) = Host::start();
@@ -391,7 +393,8 @@ fn nothing_of_the_keeper_is_seen_inside() {
     let told = read_all(&fds.master);
     assert!(told.starts_with("greenroom __sandbox-exec "), "{told}");
     assert!(!told.contains(place) && !told.contains("SEEN"), "{told}");
-    // Of the first: whom it tells, masks, signals, mounts. The last of its own is how `ls` looks.
+    // The first process has: whom it tells, masks, signals, mounts. The last of its own is how `ls`
+    // looks.
     assert!(told.contains("of first 0 1 2 3 own 0 1 2 3\r\n"), "{told}");
     for mask in ["SigBlk", "SigIgn"] {
         assert!(told.contains(&format!("{mask}: 0000000000000000")), "{told}");

@@ -1,6 +1,6 @@
 //! What a session's child is born with, and every way it can fail to be born.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
 
 use greenroom_keeper::message::ToKeeper;
@@ -41,7 +41,7 @@ fn a_signal_is_told_as_a_signal() {
 
 #[track_caller]
 fn fails(daemon: &FakeDaemon, spec: &SpawnSpec, expected: (SpawnStep, i32)) {
-    daemon.link.spawn(SessionId(9), spec, None).unwrap();
+    daemon.link.spawn(SessionId(9), spec).unwrap();
     match daemon.next() {
         KeeperEvent::SpawnFailed { id, step, errno, why } => {
             assert_eq!(why, "");
@@ -59,7 +59,11 @@ fn every_failed_start_names_its_step() {
     std::fs::write(&file, "text").unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
     let plain = file.to_str().unwrap();
-    let in_cwd = |cwd: &str| SpawnSpec { cwd: cwd.into(), ..sh("true") };
+    let in_cwd = |cwd: &str| {
+        let mut spec = sh("true");
+        spec.launch.cwd = cwd.into();
+        spec
+    };
     let fds_before = host.fd_count();
     fails(&daemon, &in_cwd("/no/such"), (SpawnStep::Cwd, libc::ENOENT));
     fails(&daemon, &in_cwd(plain), (SpawnStep::Cwd, libc::ENOTDIR));
@@ -96,10 +100,23 @@ fn a_spec_that_can_change_or_lies_is_refused() {
 }
 
 #[test]
+fn a_cgroup_that_an_older_daemon_asks_for_is_refused() {
+    let (_host, daemon) = Host::start();
+    let memfd = sh("true").to_memfd().unwrap();
+    let message = ToKeeper::Spawn { id: SessionId(9), with_cgroup: true, with_plan: false };
+    daemon.link.send(&message, &[memfd.as_fd(), memfd.as_fd()]).unwrap();
+    let refused = daemon.next();
+    assert!(
+        matches!(refused, KeeperEvent::SpawnFailed { step: SpawnStep::Cgroup, .. }),
+        "{refused:?}"
+    );
+}
+
+#[test]
 fn an_id_is_held_once() {
     let (_host, daemon) = Host::start();
     let (pid, _fds) = daemon.spawn(1, &sh("exec cat"));
-    daemon.link.spawn(SessionId(1), &sh("true"), None).unwrap();
+    daemon.link.spawn(SessionId(1), &sh("true")).unwrap();
     assert!(matches!(
         daemon.next(),
         KeeperEvent::SpawnFailed { step: SpawnStep::Id, errno: libc::EEXIST, .. }
@@ -154,7 +171,7 @@ fn the_child_has_nothing_of_the_keepers() {
     let mut spec = sh(
         "ls /proc/self/fd | tr '\\n' ' '; echo; exec cat /proc/self/status /proc/self/limits /proc/self/environ",
     );
-    spec.env.push((b"ODD".to_vec(), b"a=b c".to_vec()));
+    spec.launch.env.push(("ODD".into(), "a=b c".into()));
     let (_, fds) = daemon.spawn(1, &spec);
     let text = read_all(&fds.master);
     // ls itself opens the directory as 3.
@@ -179,10 +196,10 @@ fn the_child_has_nothing_of_the_keepers() {
 fn env_is_exactly_what_was_given() {
     let (_host, daemon) = Host::start();
     let mut spec = spec(&["env"]);
-    spec.env = vec![
-        (b"PATH".to_vec(), b"/nowhere:/usr/bin:/bin".to_vec()),
-        (b"B".to_vec(), b"".to_vec()),
-        (b"A".to_vec(), "ü=1".as_bytes().to_vec()),
+    spec.launch.env = vec![
+        ("PATH".into(), "/nowhere:/usr/bin:/bin".into()),
+        ("B".into(), "".into()),
+        ("A".into(), "ü=1".into()),
     ];
     let (_, fds) = daemon.spawn(1, &spec);
     assert_eq!(read_all(&fds.master), "PATH=/nowhere:/usr/bin:/bin\r\nB=\r\nA=ü=1\r\n");
@@ -204,25 +221,35 @@ fn ring_and_pipe_are_as_asked() {
     assert_eq!(rustix::io::read(&fds.pipe_read, &mut byte).unwrap(), 1);
 }
 
+/// The lease of a file: whoever opens it waits until the lease is given up.
+#[expect(unsafe_code, reason = "no safe call sets a lease")]
+fn lease(file: &std::fs::File, kind: i32) {
+    /// Linux's, on every machine.
+    const F_SETSIG: i32 = 10;
+    // Told by a signal that nobody minds.
+    for (command, value) in [(F_SETSIG, libc::SIGURG), (libc::F_SETLEASE, kind)] {
+        // SAFETY: calls on numbers.
+        let done = unsafe { libc::fcntl(file.as_raw_fd(), command, value) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
 #[test]
-fn a_child_that_hangs_before_exec_freezes_nobody() {
+fn a_child_that_hangs_in_exec_freezes_nobody() {
     let (host, daemon) = Host::start();
-    // Opening a FIFO as the program blocks nobody, but a FUSE or NFS server would; a cgroup file that is a full pipe does
-    // the same with the means of a test.
-    let (read, write) = rustix::pipe::pipe().unwrap();
-    let flags = rustix::fs::fcntl_getfl(&write).unwrap();
-    rustix::fs::fcntl_setfl(&write, flags | rustix::fs::OFlags::NONBLOCK).unwrap();
-    while rustix::io::write(&write, &[b'x'; 4096]).is_ok() {}
-    while rustix::io::write(&write, b"x").is_ok() {}
-    rustix::fs::fcntl_setfl(&write, flags).unwrap();
-    daemon.link.spawn(SessionId(1), &sh("exec cat"), Some(write.as_fd())).unwrap();
+    // A program on a FUSE or NFS server that does not answer hangs like this.
+    let program = host.dir.path().join("slow");
+    std::fs::write(&program, "#!/bin/sh\nexec cat\n").unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let held = std::fs::File::open(&program).unwrap();
+    lease(&held, libc::F_WRLCK);
+    daemon.link.spawn(SessionId(1), &spec(&[program.to_str().unwrap()])).unwrap();
     let (_, fds) = daemon.spawn(2, &sh("echo other; exec cat"));
     read_until(&fds.master, "other");
     let states: Vec<_> = daemon.list().iter().map(|entry| entry.state).collect();
     assert_eq!(states, [SessionState::Starting, SessionState::Running]);
     // The hung one goes on when it can, and is told then.
-    let mut bytes = [0; 8192];
-    rustix::io::read(&read, &mut bytes).unwrap();
+    lease(&held, libc::F_UNLCK);
     assert!(matches!(daemon.next(), KeeperEvent::Spawned { id: SessionId(1), .. }));
     drop(host);
 }

@@ -3,14 +3,14 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 
-use greenroom_keeper::cgroup::{self, SessionCgroup};
 use greenroom_keeper::tree::{Process, Tree};
 use greenroom_keeper::{ExitStatus, KeeperEvent, SessionFds, SessionId};
 use rustix::process::{Pid, Signal};
 
 use crate::host::{FakeDaemon, Host, PATIENCE, alive, read_until, readable, sh};
 
-/// A child, and one that left by setsid, two forks and an empty environment, ignoring what can be ignored. Both tell their pid.
+/// A child, and one that left by setsid, two forks and an empty environment, ignoring what can be
+/// ignored. Both tell their pid.
 const ESCAPE: &str = "(env -i /usr/bin/setsid /bin/sh -c 'trap \"\" HUP TERM INT; echo far $$ end; while :; do /bin/sleep 1000; done' &)
 sh -c 'echo near $$ end; exec sleep 1000' & ";
 
@@ -238,33 +238,6 @@ fn without_a_warden_the_notes_count_and_nothing_else() {
     }
 }
 
-#[test]
-fn a_cgroup_holds_what_it_is_given() {
-    let (_host, daemon) = Host::start();
-    let Ok(parent) = cgroup::own() else { return };
-    let name = format!("greenroom-test-{}", std::process::id());
-    let group = match SessionCgroup::create(&parent, &name) {
-        Ok(group) => group,
-        Err(error) => {
-            // No delegated cgroup here: the probe must say the same.
-            let probed = cgroup::probe(&parent).unwrap_err();
-            assert_eq!(std::mem::discriminant(&probed), std::mem::discriminant(&error));
-            return;
-        }
-    };
-    let procs = group.procs().unwrap();
-    let script = format!("{ESCAPE} exec cat");
-    daemon.link.spawn(SessionId(1), &sh(&script), Some(procs.as_fd())).unwrap();
-    let KeeperEvent::Spawned { fds, .. } = daemon.next() else { panic!("expected spawned") };
-    escaped(&fds);
-    assert!(!group.is_empty().unwrap());
-    group.kill().unwrap();
-    daemon.exited(1);
-    daemon.over(1);
-    assert!(group.is_empty().unwrap());
-    group.remove().unwrap();
-}
-
 fn status_of(pid: i32, field: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
@@ -318,8 +291,7 @@ fn names_and_scores_say_who_is_who() {
     let score = |pid: i32| -> i32 { file_of(pid, "oom_score_adj").parse().unwrap() };
     assert_eq!(score(pid), (score(host.pid()) + 200).min(1000));
     assert_eq!([score(daemon.pid), score(warden)], [score(host.pid()); 2]);
-    let open = std::fs::read_dir(format!("/proc/{warden}/fd")).unwrap().count();
-    assert_eq!(open, 1, "the pipe to the keeper");
+    assert_eq!(test_kit::process::open_files(warden), 1, "the pipe to the keeper");
 }
 
 #[test]
@@ -333,7 +305,7 @@ fn a_fork_that_outlives_an_upgrade_is_still_held() {
     assert_eq!(daemon.exited(1), ExitStatus::Code(5));
     daemon.link.release(SessionId(1)).unwrap();
     daemon.link.replace(&crate::host::program()).unwrap();
-    let KeeperEvent::Replaced { why_not: None } = daemon.next() else { panic!("not replaced") };
+    let KeeperEvent::Replaced { result: Ok(()) } = daemon.next() else { panic!("not replaced") };
     daemon.wait_for_end();
     let daemon: FakeDaemon = host.daemon();
     let mut wardens = daemon.wardens();

@@ -1,31 +1,48 @@
-//! One call to one plugin: breaker, deadline, books, audit, news.
+//! One call to one plugin: breaker, deadline, history, audit, news.
 //!
-//! In: whom to ask what, and how long. Out: what the answer comes to, or why there is none. Every failure is counted,
-//! noted and told exactly once; a call whose caller goes away counts neither way.
+//! In: whom to ask what, and how long. Out: what the answer comes to, or why there is none. Every
+//! failure is counted, noted and told exactly once; a call whose caller goes away counts neither
+//! way.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use greenroom_engine::SessionId;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::breaker::{Admission, Change};
 use super::core::Core;
 use super::facts::{Failed, News};
 use super::plugin::{Entry, Plugin};
-use super::voice::Voice;
+use super::program::Request;
+use super::request::millis;
+use crate::lock;
 use crate::runtime::{CallFailure, Reply};
-use crate::spec::Wait;
 
 /// Whom to ask, about whom.
 pub(super) struct Question<'a> {
     pub plugin: &'a Arc<Plugin>,
     pub entry: &'a Arc<Entry>,
     pub session: Option<SessionId>,
-    /// What is left for it.
+    /// The time that is left for the answer.
     pub limit: Duration,
     /// Lines it is about; none for a gate.
     pub lines: usize,
+    /// These lines, where all of them go into one request.
+    pub batch: Option<&'a [&'a str]>,
+    /// How long the answer took, without the start of its program; nothing if none came.
+    pub took: OnceLock<Duration>,
+}
+
+impl<'a> Question<'a> {
+    pub(super) fn new(
+        plugin: &'a Arc<Plugin>,
+        entry: &'a Arc<Entry>,
+        session: Option<SessionId>,
+        limit: Duration,
+    ) -> Question<'a> {
+        Question { plugin, entry, session, limit, lines: 0, batch: None, took: OnceLock::new() }
+    }
 }
 
 /// Why there is no answer.
@@ -35,78 +52,77 @@ pub(super) enum NoAnswer {
     Failed(CallFailure),
     /// It failed before: it was not asked.
     GivenUp,
+    /// It takes lines one by one and was given many: it was not asked.
+    OneByOne,
 }
 
 impl NoAnswer {
-    pub fn reason(&self, plugin: &str) -> String {
+    pub(super) fn reason(&self, plugin: &str) -> String {
         match self {
             NoAnswer::Failed(failure) => format!("plugin {plugin} {failure}"),
-            NoAnswer::GivenUp => format!("plugin {plugin} has stopped answering"),
+            NoAnswer::GivenUp | NoAnswer::OneByOne => {
+                format!("plugin {plugin} has stopped answering")
+            }
         }
     }
 }
 
-/// Who makes the call, once it is clear how long it may take.
-pub(super) type Caller<'a> =
-    Box<dyn FnOnce(Arc<dyn Voice>, Duration) -> Wait<'a, Result<Reply, CallFailure>> + Send + 'a>;
-
-/// A call with one request, made when its deadline is known.
-pub(super) fn caller<'a>(
-    session: Option<SessionId>,
-    request: impl FnOnce(Duration) -> Value + Send + 'a,
-) -> Caller<'a> {
-    Box::new(move |voice, deadline| {
-        let request = request(deadline);
-        Box::pin(async move { voice.call(session, request, deadline).await })
-    })
-}
-
 impl Core {
-    /// Asks. Waits no longer than the question's limit.
+    /// Asks. Waits no longer than the question's limit; `fields` makes the request, once its
+    /// deadline is known.
     pub(super) async fn ask<T>(
         &self,
         question: &Question<'_>,
-        call: Caller<'_>,
+        fields: impl FnOnce(Duration) -> Map<String, Value>,
         read: impl FnOnce(&Reply) -> Result<T, CallFailure>,
     ) -> Result<T, NoAnswer> {
         let began = Instant::now();
         let _busy = question.plugin.busy();
         let Some(admitted) = self.admitted(question, began).await else {
             if question.lines > 0 {
-                question.plugin.book.dropped(question.lines as u64);
+                question.plugin.history.dropped(question.lines as u64);
             }
             return Err(NoAnswer::GivenUp);
         };
         let left = question.limit.saturating_sub(began.elapsed());
         let deadline = question.entry.deadline.min(left);
         let asked = Instant::now();
-        let result = match question.plugin.voice(question.entry) {
-            Ok(voice) => call(voice.clone(), deadline).await,
+        let result = match question.plugin.program(question.entry) {
+            Ok(program) => {
+                let (session, lines) = (question.session, question.batch);
+                let request = Request { session, fields: fields(deadline), lines, deadline };
+                program.ask(request).await
+            }
             Err(why) => Err(CallFailure::Launch(why)),
         };
         let took = asked.elapsed();
-        let decided = result.and_then(|reply| {
-            question.plugin.book.stderr(&reply.stderr);
-            read(&reply)
-        });
+        let decided = match result {
+            Ok(Some(reply)) => {
+                let _ = question.took.set(reply.took);
+                question.plugin.history.stderr(&reply.stderr);
+                read(&reply)
+            }
+            Ok(None) => return Err(NoAnswer::OneByOne),
+            Err(failure) => Err(failure),
+        };
         let change = admitted.decided(decided.is_ok());
-        match decided {
-            Ok(value) => {
-                self.answered(question, took, change);
-                Ok(value)
+        match &decided {
+            Ok(_) => {
+                question.plugin.history.succeeded(question.entry.hook.name(), took);
+                if change == Change::Closed {
+                    question.plugin.refresh(Some("it answers again".to_owned()));
+                }
             }
-            Err(failure) => {
-                self.failed(question, took, change, &failure);
-                Err(NoAnswer::Failed(failure))
-            }
+            Err(failure) => self.failed(question, took, change, failure),
         }
+        decided.map_err(NoAnswer::Failed)
     }
 
     async fn admitted<'a>(&self, question: &Question<'a>, began: Instant) -> Option<Admitted<'a>> {
         let entry = question.entry;
         loop {
             let decided = entry.decided.notified();
-            match entry.breaker().admit(Instant::now()) {
+            match lock(&entry.breaker).admit(Instant::now()) {
                 Admission::Go => return Some(Admitted(Some(entry))),
                 Admission::Open => return None,
                 Admission::Wait => {}
@@ -114,13 +130,6 @@ impl Core {
             let left = question.limit.saturating_sub(began.elapsed());
             // Somebody else's call decides; its deadline is no longer than ours.
             tokio::time::timeout(left, decided).await.ok()?;
-        }
-    }
-
-    fn answered(&self, question: &Question<'_>, took: Duration, change: Change) {
-        question.plugin.book.succeeded(question.entry.hook.name(), took);
-        if change == Change::Closed {
-            question.plugin.refresh(Some("it answers again".to_owned()));
         }
     }
 
@@ -135,7 +144,7 @@ impl Core {
         let hook = entry.hook.name();
         let timeout = matches!(failure, CallFailure::Deadline(_) | CallFailure::Stalled(_));
         let why = failure.to_string();
-        plugin.book.failed(hook, took, timeout, &why);
+        plugin.history.failed(hook, took, timeout, &why);
         let gave_up = change == Change::Opened;
         self.audit.note(json!({
             "plugin": plugin.name, "digest": plugin.found.digest, "hook": hook,
@@ -143,12 +152,12 @@ impl Core {
             "policy": entry.policy.word(), "gave_up": gave_up, "ms": millis(took),
         }));
         if gave_up {
-            if timeout && let Ok(voice) = plugin.voice(entry) {
-                voice.hung();
+            if timeout && let Ok(program) = plugin.program(entry) {
+                program.hung();
             }
             plugin.refresh(Some(why));
         }
-        self.parts.witness.told(News::Failed(Failed {
+        self.parts.listener.on_news(News::Failed(Failed {
             plugin: plugin.name.clone(),
             hook: entry.hook,
             session: *session,
@@ -160,29 +169,25 @@ impl Core {
     }
 
     /// What a gate's plugin decided, for the record.
-    pub(super) fn audited(&self, question: &Question<'_>, action: &str, more: Value) {
-        let mut record = json!({
+    pub(super) fn audited(&self, question: &Question<'_>, action: &str, fields: &[String]) {
+        self.audit.note(json!({
             "plugin": question.plugin.name, "digest": question.plugin.found.digest,
             "hook": question.entry.hook.name(),
             "session": question.session.map(|id| id.to_string()), "action": action,
-        });
-        if let (Some(record), Value::Object(more)) = (record.as_object_mut(), more) {
-            record.extend(more);
-        }
-        self.audit.note(record);
+            "fields": fields,
+        }));
     }
 }
 
-/// Leave to make a call. One that is dropped without an outcome was not made.
+/// Leave to make a call. A leave that is dropped without an outcome was not used.
 struct Admitted<'a>(Option<&'a Arc<Entry>>);
 
 impl Admitted<'_> {
     fn decided(mut self, well: bool) -> Change {
         let Some(entry) = self.0.take() else { return Change::None };
-        let change = match well {
-            true => entry.breaker().succeeded(),
-            false => entry.breaker().failed(Instant::now()),
-        };
+        let mut breaker = lock(&entry.breaker);
+        let change = if well { breaker.succeeded() } else { breaker.failed(Instant::now()) };
+        drop(breaker);
         entry.decided.notify_waiters();
         change
     }
@@ -191,12 +196,8 @@ impl Admitted<'_> {
 impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         if let Some(entry) = self.0 {
-            entry.breaker().withdrawn();
+            lock(&entry.breaker).withdrawn();
             entry.decided.notify_waiters();
         }
     }
-}
-
-pub(super) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,9 @@
 //! The audit log: what plugins decided and how they failed, as JSON lines.
 //!
-//! In: records from anywhere, without waiting. Out: `audit.jsonl` (0600), renamed to `audit.jsonl.1` and so on when it is
-//! full; the oldest goes. A record that finds the queue full is counted and told with the next one. Deliberately absent:
-//! payloads, answers and stderr, which may hold what nobody should keep.
+//! In: records from anywhere, without waiting. Out: `audit.jsonl` (0600), renamed to
+//! `audit.jsonl.1` and so on when it is full; the oldest goes. A record that finds the queue full
+//! is counted and told with the next one. Deliberately absent: payloads, answers and stderr, which
+//! may hold what nobody should keep.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -11,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
+use greenroom_protocol::Timestamp;
 use serde_json::{Value, json};
 
 /// Records that wait for the disk.
@@ -36,7 +38,7 @@ enum Order {
 
 impl Audit {
     /// Starts the thread that writes. Without one nothing is audited, and that is said.
-    pub fn start(path: PathBuf) -> Audit {
+    pub(super) fn start(path: PathBuf) -> Audit {
         let (queue, orders) = sync_channel(QUEUE);
         let lost = Arc::<AtomicU64>::default();
         let writer = Writer { path, out: None, bytes: 0, lost: lost.clone() };
@@ -48,16 +50,15 @@ impl Audit {
     }
 
     /// Adds the time and writes it down, later.
-    pub fn note(&self, mut record: Value) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        record["time_ms"] = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).into();
+    pub(super) fn note(&self, mut record: Value) {
+        record["time_ms"] = Timestamp::from_system(SystemTime::now()).0.into();
         if self.queue.try_send(Order::Line(record)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Everything noted before is in the file when this returns. Blocks.
-    pub fn flush(&self) {
+    pub(super) fn flush(&self) {
         let (tell, told) = sync_channel(1);
         if self.queue.send(Order::Flush(tell)).is_ok() {
             let _ = told.recv();

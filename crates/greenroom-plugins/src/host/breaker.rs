@@ -1,10 +1,12 @@
 //! When to stop asking a plugin that does not answer.
 //!
-//! In: how calls went and what time it is. Out: whether the next call may be made. After three failures in a row, or a
-//! fifth of the last fifty, the breaker opens: the hook's policy is applied at once, nobody waits. One probe is let
-//! through after a second, then after two, four, up to a minute; one that succeeds closes the breaker. A plugin that has
-//! not answered since it last failed is asked no more calls at once than failures are left to it, so that a dead one costs a handful of
-//! time-outs, not one for each line. Deliberately absent: clocks (the caller brings the time), and what a failure is.
+//! In: how calls went and what time it is. Out: whether the next call may be made. After three
+//! failures in a row, or a fifth of the last fifty, the breaker opens: the hook's policy is applied
+//! at once, nobody waits. One probe is let through after a second, then after two, four, up to a
+//! minute; one that succeeds closes the breaker. A plugin that has not answered since it last
+//! failed is asked no more calls at once than failures are left to it, so that a dead one costs a
+//! handful of time-outs, not one for each line. Deliberately absent: clocks (the caller brings the
+//! time), and what a failure is.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -21,7 +23,7 @@ const PROBE_FIRST: Duration = Duration::from_secs(1);
 const PROBE_LAST: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
-pub struct Breaker {
+pub(super) struct Breaker {
     /// `true` is a failure; the newest last.
     window: VecDeque<bool>,
     in_a_row: usize,
@@ -40,7 +42,7 @@ struct Open {
 
 /// Whether a call may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub(super) enum Admission {
     /// Make it, and tell how it went.
     Go,
     /// Others are under way whose outcome decides; ask again when one is known.
@@ -51,15 +53,16 @@ pub enum Admission {
 
 /// What an outcome changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub(super) enum Change {
     None,
     Opened,
     Closed,
 }
 
 impl Breaker {
-    /// May a call be made now? After `Go` the caller owes one [`Breaker::succeeded`] or [`Breaker::failed`].
-    pub fn admit(&mut self, now: Instant) -> Admission {
+    /// May a call be made now? After `Go` the caller owes one [`Breaker::succeeded`] or
+    /// [`Breaker::failed`].
+    pub(super) fn admit(&mut self, now: Instant) -> Admission {
         let admission = match &mut self.open {
             Some(open) if open.probing || now < open.probe_at => Admission::Open,
             Some(open) => {
@@ -75,7 +78,7 @@ impl Breaker {
         admission
     }
 
-    pub fn succeeded(&mut self) -> Change {
+    pub(super) fn succeeded(&mut self) -> Change {
         self.under_way = self.under_way.saturating_sub(1);
         self.in_a_row = 0;
         self.proven = true;
@@ -91,7 +94,7 @@ impl Breaker {
         }
     }
 
-    pub fn failed(&mut self, now: Instant) -> Change {
+    pub(super) fn failed(&mut self, now: Instant) -> Change {
         self.under_way = self.under_way.saturating_sub(1);
         self.in_a_row += 1;
         self.proven = false;
@@ -116,7 +119,7 @@ impl Breaker {
     }
 
     /// A call that was admitted was not made after all.
-    pub fn withdrawn(&mut self) {
+    pub(super) fn withdrawn(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
         if let Some(open) = &mut self.open {
             open.probing = false;
@@ -124,11 +127,11 @@ impl Breaker {
     }
 
     /// Whether a call would not be made now; asking this counts for nothing.
-    pub fn refuses(&self, now: Instant) -> bool {
+    pub(super) fn refuses(&self, now: Instant) -> bool {
         self.open.as_ref().is_some_and(|open| open.probing || now < open.probe_at)
     }
 
-    pub fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
@@ -229,7 +232,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the number of calls at once and their pace, a dead plugin costs three calls and one for each probe.
+        /// A dead plugin costs three calls and one for each probe, for any number of calls at once
+        /// and any pace.
         #[test]
         fn a_dead_one_costs_few_calls(at_once in 1usize..9, pace_ms in 0u64..40) {
             let began = Instant::now();

@@ -2,25 +2,28 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use greenroom_engine::SessionId;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
 use super::audit::Audit;
-use super::book::Books;
-use super::facts::{HostParts, SessionFacts};
+use super::catalog::{CatalogError, Unguarded};
+use super::facts::HostParts;
+use super::history::Histories;
 use super::plugin::Entry;
+use super::program::Programs;
 use super::registry::Registry;
-use super::voice::Voices;
+use crate::lock;
 
-/// Gate calls under way at once: each is a request somebody waits for. More than this are refused a turn.
+/// Gate calls under way at once: each is a request somebody waits for. More than this are refused a
+/// turn.
 pub(super) const GATES_MAX: usize = 32;
 
 pub(super) struct Core {
     pub parts: HostParts,
-    pub voices: Arc<dyn Voices>,
-    pub books: Books,
+    pub programs: Arc<dyn Programs>,
+    pub histories: Histories,
     pub audit: Audit,
     pub gates: Semaphore,
     /// Where plugins are spoken to: never on a session's own thread.
@@ -28,36 +31,43 @@ pub(super) struct Core {
     /// One reload at a time.
     pub reloading: AsyncMutex<()>,
     registry: RwLock<Arc<Registry>>,
-    /// How often who is asked may have changed.
+    /// Counts changes of the plugins that may be asked.
     editions: AtomicU64,
-    /// Why the last look found nothing.
-    blind: Mutex<Option<String>>,
-    sessions: Mutex<HashMap<SessionId, Arc<BTreeMap<String, String>>>>,
+    troubles: Mutex<Troubles>,
+    /// The labels of each session that hooks may be about.
+    pub sessions: Mutex<HashMap<SessionId, Arc<BTreeMap<String, String>>>>,
+}
+
+/// What was wrong when the catalog was last read: there may be plugins it did not find.
+#[derive(Clone, Default)]
+pub(super) struct Troubles {
+    pub faults: Vec<String>,
+    pub unguarded: Option<Unguarded>,
 }
 
 impl Core {
-    pub fn new(parts: HostParts, voices: Arc<dyn Voices>) -> Core {
+    pub(super) fn new(parts: HostParts, programs: Arc<dyn Programs>) -> Core {
         Core {
-            books: Books::open(parts.state.join("plugins.json")),
+            histories: Histories::open(parts.state.join("plugins.json")),
             audit: Audit::start(parts.state.join("audit.jsonl")),
             gates: Semaphore::new(GATES_MAX),
             tasks: tokio::runtime::Handle::current(),
             reloading: AsyncMutex::default(),
             registry: RwLock::default(),
             editions: AtomicU64::new(0),
-            blind: Mutex::default(),
+            troubles: Mutex::default(),
             sessions: Mutex::default(),
             parts,
-            voices,
+            programs,
         }
     }
 
-    pub fn registry(&self) -> Arc<Registry> {
+    pub(super) fn registry(&self) -> Arc<Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Puts another in its place; calls under way go on with the old one.
-    pub fn swap(&self, registry: Registry) -> Arc<Registry> {
+    pub(super) fn swap(&self, registry: Registry) -> Arc<Registry> {
         let mut place = self.registry.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *place, Arc::new(registry));
         drop(place);
@@ -65,51 +75,36 @@ impl Core {
         old
     }
 
-    /// Who is asked may be somebody else now.
-    pub fn changed(&self) {
+    /// The plugins that may be asked have changed: whoever keeps notes of them makes them anew.
+    pub(super) fn changed(&self) {
         self.editions.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub fn edition(&self) -> u64 {
+    pub(super) fn edition(&self) -> u64 {
         self.editions.load(Ordering::Acquire)
     }
 
-    /// It is not known which plugins there are, or it is again.
-    pub fn is_blind(&self, why: Option<String>) {
-        *self.blind.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    pub(super) fn set_troubles(&self, faults: &[CatalogError], unguarded: Option<Unguarded>) {
+        let faults = faults.iter().map(ToString::to_string).collect();
+        *lock(&self.troubles) = Troubles { faults, unguarded };
     }
 
-    pub fn blind(&self) -> Option<String> {
-        self.blind.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub fn meet(&self, facts: &SessionFacts) {
-        self.sessions().insert(facts.id, Arc::new(facts.labels.clone()));
-    }
-
-    pub fn forget(&self, session: SessionId) {
-        self.sessions().remove(&session);
-        for plugin in self.registry().plugins.values() {
-            plugin.forget(session);
-        }
+    pub(super) fn troubles(&self) -> Troubles {
+        lock(&self.troubles).clone()
     }
 
     /// Whether a hook wants to hear of this session.
-    pub fn concerns(&self, entry: &Entry, session: Option<SessionId>) -> bool {
+    pub(super) fn concerns(&self, entry: &Entry, session: Option<SessionId>) -> bool {
         if entry.said.when.labels.is_empty() {
             return true;
         }
-        let labels = session.and_then(|session| self.sessions().get(&session).cloned());
+        let labels = session.and_then(|session| lock(&self.sessions).get(&session).cloned());
         labels.is_some_and(|labels| entry.wants(&labels))
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<BTreeMap<String, String>>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Entry {
-    pub fn wants(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub(super) fn wants(&self, labels: &BTreeMap<String, String>) -> bool {
         let wanted = &self.said.when.labels;
         wanted
             .iter()

@@ -6,19 +6,21 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use greenroom_engine::SessionId;
-use greenroom_protocol::manifest::{Allowed, HookName, Manifest, OnFailure};
+use greenroom_formats::manifest::{HookName, OnFailure};
+use greenroom_plugin_api::words;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::supply::{Standing, Supply, SupplyError};
+use super::catalog::{Catalog, CatalogError, Found};
 use crate::runtime::profile::Profiles;
 use crate::runtime::{CallFailure, Launcher};
 
 /// What the operator decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostConfig {
-    /// Nothing runs without it.
+    /// Whether plugins are looked for and run at all.
     pub enabled: bool,
-    /// Of hooks under datawatch's names.
+    /// How long a call of a hook under datawatch's name may take.
     pub timeout: Duration,
     /// By name: found and listed, not asked.
     pub disabled: Vec<String>,
@@ -40,17 +42,17 @@ impl Default for HostConfig {
 /// What a host is made of.
 pub struct HostParts {
     pub config: HostConfig,
-    pub supply: Arc<dyn Supply>,
+    pub catalog: Arc<dyn Catalog>,
     pub launcher: Arc<dyn Launcher>,
     pub profiles: Arc<Profiles>,
-    pub witness: Arc<dyn Witness>,
+    pub listener: Arc<dyn NewsListener>,
     /// Ours alone, 0700: statistics and the audit log.
     pub state: PathBuf,
 }
 
 /// Is told what happens to plugins. Must not block.
-pub trait Witness: Send + Sync {
-    fn told(&self, news: News);
+pub trait NewsListener: Send + Sync {
+    fn on_news(&self, news: News);
 }
 
 /// What happened to a plugin.
@@ -62,7 +64,7 @@ pub enum News {
         after: State,
         why: Option<String>,
     },
-    /// It did not answer, or not with an answer.
+    /// A call failed: there was no answer, or none that counts.
     Failed(Failed),
 }
 
@@ -72,7 +74,7 @@ pub struct Failed {
     pub hook: HookName,
     pub session: Option<SessionId>,
     pub why: CallFailure,
-    /// What was done instead.
+    /// What is done instead of what it would have answered.
     pub policy: OnFailure,
     /// The breaker opened with this one: it is not asked for a while.
     pub gave_up: bool,
@@ -102,52 +104,17 @@ pub enum State {
     Quarantined,
 }
 
-impl State {
-    pub const ALL: [State; 12] = [
-        State::Invalid,
-        State::NeedsConsent,
-        State::Modified,
-        State::Disabled,
-        State::Idle,
-        State::Spawning,
-        State::Running,
-        State::Degraded,
-        State::Draining,
-        State::Stopped,
-        State::Backoff,
-        State::Quarantined,
-    ];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            State::Invalid => "invalid",
-            State::NeedsConsent => "needs_consent",
-            State::Modified => "modified",
-            State::Disabled => "disabled",
-            State::Idle => "idle",
-            State::Spawning => "spawning",
-            State::Running => "running",
-            State::Degraded => "degraded",
-            State::Draining => "draining",
-            State::Stopped => "stopped",
-            State::Backoff => "backoff",
-            State::Quarantined => "quarantined",
-        }
-    }
-}
+words! { State {
+    Invalid "invalid", NeedsConsent "needs_consent", Modified "modified", Disabled "disabled",
+    Idle "idle", Spawning "spawning", Running "running", Degraded "degraded", Draining "draining",
+    Stopped "stopped", Backoff "backoff", Quarantined "quarantined",
+} }
 
 /// What is known of one plugin.
 #[derive(Clone, Debug)]
 pub struct PluginInfo {
-    pub name: String,
-    pub dir: PathBuf,
-    pub root: PathBuf,
-    pub digest: String,
-    pub standing: Standing,
-    pub manifest: Option<Arc<Manifest>>,
-    pub grants: Allowed,
-    pub warnings: Vec<String>,
-    /// Unless the operator turned it off.
+    pub found: Arc<Found>,
+    /// Whether the operator left it turned on.
     pub enabled: bool,
     pub state: State,
     /// Why it is in this state, where that is not the usual one.
@@ -171,7 +138,8 @@ pub struct HookInfo {
 }
 
 /// Counted since the plugin was first seen; survives restarts and reloads.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Statistics {
     pub calls: u64,
     pub errors: u64,
@@ -179,13 +147,18 @@ pub struct Statistics {
     /// Events and lines it was not asked about for lack of room.
     pub drops: u64,
     pub restarts: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    pub last_error_at: Option<SystemTime>,
-    pub last_call_at: Option<SystemTime>,
-    pub p50: Option<Duration>,
-    pub p99: Option<Duration>,
+    /// Milliseconds since 1970, as the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_call_ms: Option<u64>,
     /// Calls and errors by hook.
     pub hooks: BTreeMap<String, (u64, u64)>,
+    /// Calls by how long they took; trailing zeros are left out. [`Statistics::quantile`] reads
+    /// them.
+    pub(super) took: Vec<u64>,
 }
 
 /// How a reload went.
@@ -221,15 +194,11 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// A plugin's place at a hook.
+/// A hook of a plugin, in the order in which they are asked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
+pub struct OrderedHook {
     pub plugin: String,
-    pub hook: HookName,
-    pub stage: &'static str,
-    pub priority: u32,
-    pub deadline: Duration,
-    pub on_failure: OnFailure,
+    pub hook: HookInfo,
     /// Whether it would be asked now.
     pub asked: bool,
     pub why: String,
@@ -286,7 +255,7 @@ pub enum HostError {
     #[error("plugin {name} has no hook {hook}")]
     NoSuchHook { name: String, hook: String },
     #[error(transparent)]
-    Supply(#[from] SupplyError),
+    Catalog(#[from] CatalogError),
     #[error("cannot keep the state of plugins in {}: {source}", path.display())]
     Keep { path: PathBuf, source: std::io::Error },
 }

@@ -1,16 +1,17 @@
 //! Gates: plugins are asked one after the other before something happens.
 //!
-//! In: a hook and its payload. Out: go on (with what was changed), do not, or ask a person. The first who blocks ends it;
-//! each sees what those before it changed. All of them share one budget of time.
+//! In: a hook and its payload. Out: go on (with what was changed), do not, or ask a person. The
+//! first who blocks ends it; each sees what those before it changed. All of them share one budget
+//! of time.
 
 use std::time::Instant;
 
 use greenroom_engine::SessionId;
-use greenroom_protocol::manifest::{Hook, OnFailure};
-use serde_json::{Map, Value, json};
+use greenroom_formats::manifest::{Hook, OnFailure};
+use serde_json::{Map, Value};
 
-use super::ask::{NoAnswer, Question, caller};
-use super::core::Core;
+use super::PluginHost;
+use super::ask::{NoAnswer, Question};
 use super::facts::{Changed, GateOutcome};
 use super::payload::Payload;
 use super::request::request;
@@ -18,37 +19,37 @@ use super::shape::{Decision, Shape, decide};
 use super::starts::{self, Start};
 use crate::runtime::{CallFailure, Reply};
 
-impl Core {
-    pub(super) async fn gate(
+impl PluginHost {
+    /// Asks all plugins of a gate.
+    pub async fn gate(
         &self,
         hook: Hook,
         session: Option<SessionId>,
         payload: Payload,
     ) -> GateOutcome {
+        let core = &self.core;
         let began = Instant::now();
         let budget = Shape::of(hook).budget;
-        let registry = self.registry();
+        let registry = core.registry();
         let confined = payload.is_confined();
         let mut fields = payload.into_fields();
         let mut changed = Vec::new();
         let mut refused = Vec::new();
-        // Whoever comes after the one who asks may still block.
+        // A plugin after the one that asks may still block.
         let mut asks: Option<(String, String)> = None;
         for (plugin, entry) in registry.asked(hook) {
-            if !self.concerns(entry, session) {
+            if !core.concerns(entry, session) {
                 continue;
             }
             let limit = budget.saturating_sub(began.elapsed());
-            let question = Question { plugin, entry, session, limit, lines: 0 };
-            let decision = match self.gates.try_acquire() {
-                Ok(_turn) => {
-                    let (name, told) = (entry.hook, &fields);
-                    let call =
-                        caller(session, move |deadline| request(name, session, deadline, told, 0));
-                    let grants = &plugin.found.grants;
-                    let start = Start { told: &fields, grants, confined };
+            let question = Question::new(plugin, entry, session, limit);
+            let decision = match core.gates.try_acquire() {
+                Ok(_permit) => {
+                    let name = entry.hook;
+                    let asked = |deadline| request(name, session, deadline, &fields, 0);
+                    let start = Start { told: &fields, grants: &plugin.found.grants, confined };
                     let read = |reply: &Reply| starts::checked(name, &start, decide(name, reply)?);
-                    let decision = self.ask(&question, call, read).await;
+                    let decision = core.ask(&question, asked, read).await;
                     if let Err(NoAnswer::Failed(failure @ CallFailure::NotAllowed(_))) = &decision {
                         refused.push(format!("plugin {} {failure}", plugin.name));
                     }
@@ -59,10 +60,11 @@ impl Core {
             match decision {
                 Ok(decision) => {
                     let names = names(&decision);
-                    self.audited(&question, decision.word(), json!({ "fields": names }));
+                    core.audited(&question, decision.word(), &names);
                     match decision {
                         Decision::Pass | Decision::Replace(_) => {}
-                        // One that was asked before to have a person decide is not overruled.
+                        // An earlier plugin wants a person to decide; a later one does not overrule
+                        // it.
                         Decision::Allow if asks.is_some() => {}
                         Decision::Allow => {
                             let allowed_by = Some(plugin.name.clone());
@@ -96,10 +98,7 @@ impl Core {
 }
 
 fn blocked(plugin: &str, reason: String) -> GateOutcome {
-    let reason = match reason.is_empty() {
-        true => "it gave no reason".to_owned(),
-        false => reason,
-    };
+    let reason = if reason.is_empty() { "it gave no reason".to_owned() } else { reason };
     GateOutcome::Block { plugin: plugin.to_owned(), reason }
 }
 

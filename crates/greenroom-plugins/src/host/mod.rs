@@ -4,63 +4,66 @@
 //! |---|---|
 //! | here | the handle the daemon holds |
 //! | `facts` | what goes in and out, as plain types |
-//! | `supply` | the role of whoever finds plugins |
+//! | `catalog` | the role of whoever finds plugins |
 //! | `payload`, `request`, `shape` | what a hook tells, the JSON of it, which answers it knows |
 //! | `order`, `registry` | the order of plugins at a hook |
 //! | `plugin` | one generation of one plugin, its hooks and its state |
-//! | `voice` | the role of a plugin's program |
+//! | `program`, `programs` | the role of a plugin's program, and the real ones |
 //! | `ask`, `breaker` | one call, and when to stop asking one that does not answer |
 //! | `gate`, `observe`, `filter` | the three classes of hooks |
 //! | `noted` | who filters a session, kept with it |
 //! | `starts` | what a plugin may change of a session that is about to start |
-//! | `book`, `audit` | what is counted and kept, what is written down |
+//! | `history`, `audit` | what is counted and kept, what is written down |
 //!
-//! In: events of the daemon as a [`Payload`]. Out: a [`GateOutcome`], a filter for lines, or nothing (observers). Every call
-//! has a deadline and every failure a policy: nobody hangs, nobody just passes. Deliberately absent: files and grants
-//! (`store`), programs and pipes (`runtime`), and what an event is (the daemon).
+//! In: events of the daemon as a [`Payload`]. Out: a [`GateOutcome`], a filter for lines, or
+//! nothing (observers). Every call has a deadline and every failure a policy: nobody hangs, nobody
+//! just passes. Deliberately absent: files and grants (`store`), programs and pipes (`runtime`),
+//! and what an event is (the daemon).
 
 mod ask;
 mod audit;
-mod book;
-pub mod breaker;
+mod breaker;
+mod catalog;
 mod core;
-pub mod facts;
+mod facts;
 mod filter;
 mod gate;
+mod history;
 mod noted;
 mod observe;
-pub mod order;
-pub mod payload;
+mod order;
+mod payload;
 mod plugin;
+mod program;
 mod programs;
 mod registry;
 mod reload;
-pub mod request;
-pub mod shape;
+mod request;
+mod shape;
 pub mod starts;
-pub mod supply;
 #[cfg(test)]
 mod tests;
-pub(crate) mod voice;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use greenroom_engine::SessionId;
 use greenroom_engine::egress::LineFilter;
-use greenroom_protocol::manifest::{Hook, HookName, OnFailure};
+use greenroom_formats::manifest::{Hook, HookName, OnFailure};
 use serde_json::{Map, Value};
 
+pub use catalog::{Catalog, CatalogError, Found, Standing, Survey, Unguarded};
 pub use facts::{
     Changed, Failed, GateOutcome, HookInfo, HostConfig, HostError, HostParts, LogLine, News,
-    PluginInfo, Reloaded, SessionFacts, State, Statistics, Tested, Turn, Witness,
+    NewsListener, OrderedHook, PluginInfo, Reloaded, SessionFacts, State, Statistics, Tested,
 };
-pub use payload::Payload;
-pub use supply::{Found, Standing, Supply, SupplyError};
+pub use payload::{Payload, Scalar};
 
-use self::core::Core;
-use self::filter::Chain;
-use self::voice::Voices;
+use self::core::{Core, Troubles};
+use self::filter::FilterPipeline;
+use self::program::{Programs, Request};
+use crate::lock;
+use crate::runtime::CallFailure;
 
 /// How often counts are written, while they change.
 const SAVE_EVERY: Duration = Duration::from_secs(5);
@@ -77,12 +80,12 @@ pub struct PluginHost {
 impl PluginHost {
     /// Finds what there is. Nothing runs yet. Reads files, and must be called inside a runtime.
     pub fn load(parts: HostParts) -> PluginHost {
-        let voices = Arc::new(programs::Programs::new(&parts));
-        PluginHost::with_voices(parts, voices)
+        let programs = Arc::new(programs::RealPrograms::new(&parts));
+        PluginHost::with_programs(parts, programs)
     }
 
-    pub(crate) fn with_voices(parts: HostParts, voices: Arc<dyn Voices>) -> PluginHost {
-        let core = Arc::new(Core::new(parts, voices));
+    pub(crate) fn with_programs(parts: HostParts, programs: Arc<dyn Programs>) -> PluginHost {
+        let core = Arc::new(Core::new(parts, programs));
         if core.parts.config.enabled {
             core.begin();
             core.tasks.spawn(save_now_and_then(Arc::downgrade(&core)));
@@ -103,22 +106,8 @@ impl PluginHost {
         Ok(self.core.find(name)?.info())
     }
 
-    /// Lasts: also after a restart.
-    pub async fn enable(&self, name: &str) -> Result<PluginInfo, HostError> {
-        self.core.turn(name, true).await
-    }
-
-    pub async fn disable(&self, name: &str) -> Result<PluginInfo, HostError> {
-        self.core.turn(name, false).await
-    }
-
-    /// Looks at the files again. What did not change goes on; calls under way end on what they began with. With `only`,
-    /// that plugin begins anew even if it did not change.
-    pub async fn reload(&self, only: Option<&str>) -> Result<Reloaded, HostError> {
-        self.core.reload(only).await
-    }
-
-    /// Asks one plugin by hand. Works for a plugin that is turned off, not for one that may not run.
+    /// Asks one plugin by hand. Works for a plugin that is turned off, not for one that may not
+    /// run.
     pub async fn test(
         &self,
         name: &str,
@@ -131,16 +120,18 @@ impl PluginHost {
         let Some(entry) = found.or_else(same) else {
             return Err(HostError::NoSuchHook { name: name.to_owned(), hook: hook.to_string() });
         };
-        let voice = plugin
-            .voice(entry)
+        let program = plugin
+            .program(entry)
             .map_err(|why| HostError::CannotRun { name: name.to_owned(), why })?;
         let _busy = plugin.busy();
         let began = Instant::now();
-        let request = request::by_hand(entry.hook, entry.deadline, &payload);
-        let result = voice.call(None, request, entry.deadline).await;
+        let deadline = entry.deadline;
+        let fields = request::by_hand(entry.hook, deadline, &payload);
+        let result = program.ask(Request { session: None, fields, lines: None, deadline }).await;
         let took = began.elapsed();
         let (answer, stderr, decided) = match result {
             Ok(reply) => {
+                let reply = reply.unwrap_or_default();
                 let grants = &plugin.found.grants;
                 let start = starts::Start { told: &payload, grants, confined: false };
                 let decided = shape::decide(entry.hook, &reply)
@@ -149,38 +140,39 @@ impl PluginHost {
             }
             Err(failure) => {
                 let said = match &failure {
-                    crate::runtime::CallFailure::Died { stderr, .. }
-                    | crate::runtime::CallFailure::NoAnswer { stderr } => stderr.clone(),
+                    CallFailure::Died { stderr, .. } | CallFailure::NoAnswer { stderr } => {
+                        stderr.clone()
+                    }
                     _ => String::new(),
                 };
                 (Map::new(), said, Err(failure))
             }
         };
-        plugin.book.stderr(&stderr);
-        let stderr = book::clean(&stderr);
-        match decided {
-            Ok(decision) => {
-                plugin.book.succeeded(entry.hook.name(), took);
-                let action = decision.word().to_owned();
-                Ok(Tested { answer, action, failure: None, stderr, took })
-            }
-            Err(failure) => {
-                let why = failure.to_string();
-                plugin.book.failed(entry.hook.name(), took, false, &why);
-                let action = instead(entry.policy).to_owned();
-                Ok(Tested { answer, action, failure: Some(why), stderr, took })
-            }
+        plugin.history.stderr(&stderr);
+        let stderr = history::clean(&stderr);
+        let failure = decided.as_ref().err().map(ToString::to_string);
+        match &failure {
+            None => plugin.history.succeeded(entry.hook.name(), took),
+            Some(why) => plugin.history.failed(entry.hook.name(), took, false, why),
         }
+        // What a policy comes to, in the words of a verdict.
+        let instead = |_| match entry.policy {
+            OnFailure::Drop => "pass",
+            other => other.word(),
+        };
+        let action = decided.map_or_else(instead, |decision| decision.word()).to_owned();
+        Ok(Tested { answer, action, failure, stderr, took })
     }
 
-    /// The order in which a hook's plugins are asked, and remarks about wishes that could not be met.
-    pub fn order(&self, hook: Hook) -> (Vec<Turn>, Vec<String>) {
-        self.core.registry().turns(hook)
+    /// The order in which a hook's plugins are asked, and remarks about wishes that could not be
+    /// met.
+    pub fn order(&self, hook: Hook) -> (Vec<OrderedHook>, Vec<String>) {
+        self.core.registry().order(hook)
     }
 
     /// What a plugin said and what was noted about it, oldest first.
     pub fn logs(&self, name: &str, max: usize) -> Result<Vec<LogLine>, HostError> {
-        Ok(self.core.find(name)?.book.lines(max))
+        Ok(self.core.find(name)?.history.lines(max))
     }
 
     /// Writes a line into the audit log, for others who decide about plugins (grants).
@@ -195,22 +187,7 @@ impl PluginHost {
 
     /// A session that hooks may be about; known by its labels until it is forgotten.
     pub fn meet(&self, facts: &SessionFacts) {
-        self.core.meet(facts);
-    }
-
-    /// Asks all plugins of a gate.
-    pub async fn gate(
-        &self,
-        hook: Hook,
-        session: Option<SessionId>,
-        payload: Payload,
-    ) -> GateOutcome {
-        self.core.gate(hook, session, payload).await
-    }
-
-    /// Tells all observers. Never waits, and may be called from anywhere.
-    pub fn observe(&self, hook: Hook, session: Option<SessionId>, payload: Payload) {
-        self.core.observe(hook, session, payload);
+        lock(&self.core.sessions).insert(facts.id, Arc::new(facts.labels.clone()));
     }
 
     /// Who filters this session's lines, if anybody does; with `noted`, who did and is missed now.
@@ -220,17 +197,36 @@ impl PluginHost {
         noted: Option<&[u8]>,
     ) -> Result<Option<Arc<dyn LineFilter>>, String> {
         let noted = noted.map(noted::Noted::read).transpose()?.unwrap_or_default();
-        Ok(Chain::of(&self.core, facts, noted).map(|chain| chain as Arc<dyn LineFilter>))
+        Ok(FilterPipeline::of(&self.core, facts, noted)
+            .map(|pipeline| pipeline as Arc<dyn LineFilter>))
     }
 
-    /// Why it is not known which plugins there are, if it is not.
-    pub fn blind(&self) -> Option<String> {
-        self.core.blind()
+    /// What is wrong with the files that say which plugins there are, and who is missed, in
+    /// sentences.
+    pub fn troubles(&self) -> Vec<String> {
+        let Troubles { faults, unguarded } = self.core.troubles();
+        let registry = self.core.registry();
+        let missed = registry.plugins.values().filter(|plugin| plugin.is_missed()).map(|plugin| {
+            let hooks: Vec<String> =
+                plugin.entries.iter().map(|entry| format!("{} ({})", entry.hook, entry.policy.word())).collect();
+            let (name, hooks, why) = (&plugin.name, hooks.join(", "), plugin.why_not());
+            format!("plugin {name} is required and cannot be asked, which counts as its failure at {hooks}: {why}")
+        });
+        let unguarded = unguarded.map(|unguarded| unguarded.why);
+        faults.into_iter().chain(unguarded).chain(missed).collect()
+    }
+
+    /// Why no session may start: it is not known which plugins must see it.
+    pub fn unguarded(&self) -> Option<Unguarded> {
+        self.core.troubles().unguarded
     }
 
     /// The session has ended: what was kept for it can go.
     pub fn forget(&self, session: SessionId) {
-        self.core.forget(session);
+        lock(&self.core.sessions).remove(&session);
+        for plugin in self.core.registry().plugins.values() {
+            plugin.forget(session);
+        }
     }
 
     /// Tells observers what waits for them, as far as a short time allows, then ends all programs.
@@ -253,22 +249,15 @@ impl PluginHost {
 
     /// Writes down what was counted; programs end with the host's process.
     pub async fn keep(&self) {
-        let core = self.core.clone();
-        let saved = tokio::task::spawn_blocking(move || {
-            core.audit.flush();
-            core.books.save()
-        });
-        if let Ok(Err(error)) = saved.await {
-            tracing::warn!(%error, "keeping statistics of plugins");
-        }
+        let audit = self.core.audit.clone();
+        let _ = tokio::task::spawn_blocking(move || audit.flush()).await;
+        save(self.core.clone()).await;
     }
 }
 
-/// What a policy comes to, in the words of a verdict.
-fn instead(policy: OnFailure) -> &'static str {
-    match policy {
-        OnFailure::Drop => "pass",
-        other => other.word(),
+async fn save(core: Arc<Core>) {
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || core.histories.save()).await {
+        tracing::warn!(%error, "keeping statistics of plugins");
     }
 }
 
@@ -278,9 +267,6 @@ async fn save_now_and_then(core: std::sync::Weak<Core>) {
     loop {
         tick.tick().await;
         let Some(core) = core.upgrade() else { return };
-        let saved = tokio::task::spawn_blocking(move || core.books.save()).await;
-        if let Ok(Err(error)) = saved {
-            tracing::warn!(%error, "keeping statistics of plugins");
-        }
+        save(core).await;
     }
 }

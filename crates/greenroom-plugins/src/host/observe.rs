@@ -1,25 +1,29 @@
 //! Observers: told after the fact, each plugin from a queue of its own.
 //!
-//! In: events, without waiting. Out: calls, one after the other. A queue that is full loses its oldest event (or the newest,
-//! where the manifest says so); the next request tells how many are missing.
+//! In: events, without waiting. Out: calls, one after the other. A queue that is full loses its
+//! oldest event (or the newest, where the manifest says so); the next request tells how many are
+//! missing.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use greenroom_engine::SessionId;
-use greenroom_protocol::manifest::Hook;
-use greenroom_protocol::manifest::file::Overflow;
+use greenroom_formats::manifest::Hook;
+use greenroom_plugin_api::file::Overflow;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use super::ask::{Question, caller};
+use super::PluginHost;
+use super::ask::Question;
 use super::core::Core;
 use super::payload::Payload;
 use super::plugin::{Entry, Plugin};
 use super::request::request;
 use super::shape::decide;
+use crate::lock;
 
-/// Bytes that wait for one plugin: a tail of output in each of a thousand events would be much more.
+/// Bytes that wait for one plugin: a tail of output in each of a thousand events would be much
+/// more.
 const BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Default)]
@@ -33,9 +37,9 @@ pub(super) struct Queue {
 struct Waiting {
     events: VecDeque<Event>,
     bytes: usize,
-    /// Lost since the last one that was told.
+    /// Events lost since the last one that the plugin was told.
     gap: u64,
-    /// One is being told.
+    /// The plugin is being told of an event.
     telling: bool,
     served: bool,
 }
@@ -52,7 +56,7 @@ impl Queue {
     fn push(&self, event: Event) -> u64 {
         let queue = event.entry.said.queue.unwrap_or_default();
         let max_items = queue.max_items.max(1) as usize;
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         let mut lost = 0;
         let full = |waiting: &Waiting| {
             !waiting.events.is_empty()
@@ -77,7 +81,7 @@ impl Queue {
     }
 
     fn pop(&self) -> Option<(Event, u64)> {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         let event = waiting.events.pop_front()?;
         waiting.bytes -= event.bytes;
         waiting.telling = true;
@@ -85,7 +89,7 @@ impl Queue {
     }
 
     fn told(&self) {
-        let mut waiting = self.waiting();
+        let mut waiting = lock(&self.waiting);
         waiting.telling = false;
         if waiting.events.is_empty() {
             drop(waiting);
@@ -93,13 +97,13 @@ impl Queue {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        let waiting = self.waiting();
+    pub(super) fn is_empty(&self) -> bool {
+        let waiting = lock(&self.waiting);
         waiting.events.is_empty() && !waiting.telling
     }
 
-    /// Until nothing waits.
-    pub async fn emptied(&self) {
+    /// Waits until the queue is empty and no event is being told.
+    pub(super) async fn emptied(&self) {
         loop {
             let emptied = self.emptied.notified();
             if self.is_empty() {
@@ -108,26 +112,19 @@ impl Queue {
             emptied.await;
         }
     }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Core {
-    pub(super) fn observe(
-        self: &Arc<Core>,
-        hook: Hook,
-        session: Option<SessionId>,
-        payload: Payload,
-    ) {
-        let registry = self.registry();
+impl PluginHost {
+    /// Tells all observers. Never waits, and may be called from anywhere.
+    pub fn observe(&self, hook: Hook, session: Option<SessionId>, payload: Payload) {
+        let core = &self.core;
+        let registry = core.registry();
         let about = payload.fields().get("plugin").and_then(Value::as_str).map(str::to_owned);
         let mut told: Option<(Arc<Map<String, Value>>, usize)> = None;
         for (plugin, entry) in registry.asked(hook) {
             // Nobody is told of itself: its trouble must not be the cause of more.
             let itself = hook == Hook::PluginState && about.as_deref() == Some(&*plugin.name);
-            if itself || !plugin.may_run() || !self.concerns(entry, session) {
+            if itself || !plugin.may_run() || !core.concerns(entry, session) {
                 continue;
             }
             let (fields, bytes) = told.get_or_insert_with(|| {
@@ -139,28 +136,25 @@ impl Core {
                 Event { entry: entry.clone(), session, fields: fields.clone(), bytes: *bytes };
             let lost = plugin.queue.push(event);
             if lost > 0 {
-                plugin.book.dropped(lost);
+                plugin.history.dropped(lost);
             }
-            self.serve(plugin);
+            let served = std::mem::replace(&mut lock(&plugin.queue.waiting).served, true);
+            if !served {
+                core.tasks.spawn(tell_all(Arc::downgrade(core), Arc::downgrade(plugin)));
+            }
         }
     }
+}
 
-    /// Sees to it that somebody empties the plugin's queue.
-    fn serve(self: &Arc<Core>, plugin: &Arc<Plugin>) {
-        let first = !std::mem::replace(&mut plugin.queue.waiting().served, true);
-        if first {
-            self.tasks.spawn(tell_all(Arc::downgrade(self), Arc::downgrade(plugin)));
-        }
-    }
-
+impl Core {
     async fn tell(&self, plugin: &Arc<Plugin>, event: &Event, gap: u64) {
         let entry = &event.entry;
-        let (session, name, fields) = (event.session, entry.hook, event.fields.clone());
-        let question = Question { plugin, entry, session, limit: entry.deadline, lines: 0 };
-        let call = caller(session, move |deadline| request(name, session, deadline, &fields, gap));
+        let (session, name) = (event.session, entry.hook);
+        let question = Question::new(plugin, entry, session, entry.deadline);
+        let fields = |deadline| request(name, session, deadline, &event.fields, gap);
         // What it answers changes nothing, and a failure was noted where it happened.
-        if self.ask(&question, call, |reply| decide(name, reply)).await.is_err() {
-            plugin.book.dropped(1);
+        if self.ask(&question, fields, |reply| decide(name, reply)).await.is_err() {
+            plugin.history.dropped(1);
         }
     }
 }
@@ -178,7 +172,7 @@ async fn tell_all(core: Weak<Core>, plugin: Weak<Plugin>) {
                 continue;
             }
             None if plugin.retired() => {
-                plugin.queue.waiting().served = false;
+                lock(&plugin.queue.waiting).served = false;
                 return;
             }
             None => {}

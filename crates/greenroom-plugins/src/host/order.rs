@@ -1,51 +1,38 @@
 //! The order of plugins at one hook.
 //!
-//! In: entries with stage, priority, name and neighbours. Out: the same entries in the order in which they are asked, each
-//! with the reason for its place. Stage first, then priority, then the plugin's name in byte order (so `00-redact` comes
-//! before `10-trim`), then the place in its manifest; `before` and `after` move an entry no further than needed. An edge
-//! across stages or around in a circle is left out and told: one plugin's mistake must not stop the others.
+//! In: entries with stage, priority, name and neighbours. Out: the same entries in the order in
+//! which they are asked, each with the reason for its place. Stage first, then priority, then the
+//! plugin's name in byte order (so `00-redact` comes before `10-trim`), then the place in its
+//! manifest; `before` and `after` move an entry no further than needed. An edge across stages or
+//! around in a circle is left out and told: one plugin's mistake must not stop the others.
 
-use greenroom_protocol::manifest::{HookEntry, Stage};
+use greenroom_formats::manifest::{HookEntry, Stage};
 
 /// What decides a place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Claim {
     pub plugin: String,
     /// Which of the plugin's entries.
     pub index: usize,
-    pub stage: Stage,
-    pub priority: u32,
-    pub before: Vec<String>,
-    pub after: Vec<String>,
+    pub said: HookEntry,
 }
 
 impl Claim {
-    pub fn of(plugin: &str, index: usize, entry: &HookEntry) -> Claim {
-        Claim {
-            plugin: plugin.to_owned(),
-            index,
-            stage: entry.stage,
-            priority: entry.priority,
-            before: entry.before.clone(),
-            after: entry.after.clone(),
-        }
-    }
-
     fn rank(&self) -> (Stage, u32, &[u8], usize) {
-        (self.stage, self.priority, self.plugin.as_bytes(), self.index)
+        (self.said.stage, self.said.priority, self.plugin.as_bytes(), self.index)
     }
 }
 
 /// A place and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub(super) struct Placed {
     /// Index into the claims that were sorted.
     pub claim: usize,
     pub why: String,
 }
 
 /// Sorts. Answers every claim exactly once, and remarks about wishes that could not be met.
-pub fn sort(claims: &[Claim]) -> (Vec<Placed>, Vec<String>) {
+pub(super) fn sort(claims: &[Claim]) -> (Vec<Placed>, Vec<String>) {
     let mut ranked: Vec<usize> = (0..claims.len()).collect();
     ranked.sort_by(|a, b| claims[*a].rank().cmp(&claims[*b].rank()));
     let mut remarks = Vec::new();
@@ -71,18 +58,18 @@ fn edges(claims: &[Claim], ranked: &[usize], remarks: &mut Vec<String>) -> Vec<(
     let mut edges: Vec<(usize, usize)> = Vec::new();
     for &at in ranked {
         let claim = &claims[at];
-        let wishes = claim.after.iter().map(|name| (name, true));
-        for (name, after) in wishes.chain(claim.before.iter().map(|name| (name, false))) {
+        let wishes = claim.said.after.iter().map(|name| (name, true));
+        for (name, after) in wishes.chain(claim.said.before.iter().map(|name| (name, false))) {
             for other in (0..claims.len()).filter(|other| claims[*other].plugin == *name) {
                 if other == at {
                     continue;
                 }
                 let edge = if after { (other, at) } else { (at, other) };
                 let word = if after { "after" } else { "before" };
-                if claims[other].stage != claim.stage {
+                if claims[other].said.stage != claim.said.stage {
                     remarks.push(format!(
                         "{} wants to be {word} {name}, which is in stage {}: stages decide",
-                        claim.plugin, claims[other].stage
+                        claim.plugin, claims[other].said.stage
                     ));
                 } else if reaches(&edges, edge.1, edge.0) {
                     remarks.push(format!(
@@ -117,7 +104,7 @@ fn reaches(edges: &[(usize, usize)], from: usize, to: usize) -> bool {
 
 fn why(claims: &[Claim], at: usize, edges: &[(usize, usize)]) -> String {
     let claim = &claims[at];
-    let mut why = format!("stage {}, priority {}, name", claim.stage, claim.priority);
+    let mut why = format!("stage {}, priority {}, name", claim.said.stage, claim.said.priority);
     for (first, then) in edges {
         if *then == at {
             why.push_str(&format!(", after {}", claims[*first].plugin));
@@ -130,19 +117,14 @@ fn why(claims: &[Claim], at: usize, edges: &[(usize, usize)]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use greenroom_formats::manifest::Hook;
     use proptest::prelude::*;
 
     use super::*;
 
     fn claim(plugin: &str) -> Claim {
-        Claim {
-            plugin: plugin.to_owned(),
-            index: 0,
-            stage: Stage::Transform,
-            priority: 500,
-            before: Vec::new(),
-            after: Vec::new(),
-        }
+        let said = HookEntry::new(Hook::InputSubmit.into());
+        Claim { plugin: plugin.to_owned(), index: 0, said }
     }
 
     fn sorted(claims: &[Claim]) -> Vec<&str> {
@@ -152,12 +134,12 @@ mod tests {
     #[test]
     fn stage_then_priority_then_bytes_of_the_name() {
         let mut late = claim("a");
-        late.stage = Stage::Observe;
+        late.said.stage = Stage::Observe;
         let mut early = claim("z");
-        early.priority = 100;
+        early.said.priority = 100;
         let mut first = claim("zz");
-        first.stage = Stage::Redact;
-        first.priority = 1000;
+        first.said.stage = Stage::Redact;
+        first.said.priority = 1000;
         let claims = [late, claim("10-trim"), claim("00-redact"), early, first];
         assert_eq!(sorted(&claims), ["zz", "z", "00-redact", "10-trim", "a"]);
     }
@@ -165,9 +147,9 @@ mod tests {
     #[test]
     fn neighbours_move_the_least_distance() {
         let mut after = claim("a");
-        after.after = vec!["c".to_owned(), "not-there".to_owned()];
+        after.said.after = vec!["c".to_owned(), "not-there".to_owned()];
         let mut before = claim("d");
-        before.before = vec!["b".to_owned()];
+        before.said.before = vec!["b".to_owned()];
         let claims = [after, claim("b"), claim("c"), before];
         // `a` waits for `c`; `b` waits for `d`.
         assert_eq!(sorted(&claims), ["c", "a", "d", "b"]);
@@ -179,11 +161,11 @@ mod tests {
     #[test]
     fn a_circle_and_a_wish_across_stages_are_told_and_left_out() {
         let mut a = claim("a");
-        a.after = vec!["b".to_owned()];
+        a.said.after = vec!["b".to_owned()];
         let mut b = claim("b");
-        b.after = vec!["a".to_owned(), "c".to_owned()];
+        b.said.after = vec!["a".to_owned(), "c".to_owned()];
         let mut c = claim("c");
-        c.stage = Stage::Observe;
+        c.said.stage = Stage::Observe;
         let claims = [a, b, c];
         let (placed, remarks) = sort(&claims);
         assert_eq!(placed.len(), 3);
@@ -196,13 +178,10 @@ mod tests {
         let name = prop_oneof![Just("a"), Just("b"), Just("c"), Just("d"), Just("e")];
         let names = proptest::collection::vec(name.clone().prop_map(str::to_owned), 0..3);
         let one = (name, stage, 499u32..502, names.clone(), names).prop_map(
-            |(plugin, stage, priority, before, after)| Claim {
-                plugin: plugin.to_owned(),
-                index: 0,
-                stage,
-                priority,
-                before,
-                after,
+            |(plugin, stage, priority, before, after)| {
+                let said = claim(plugin).said;
+                let said = HookEntry { stage, priority, before, after, ..said };
+                Claim { said, ..claim(plugin) }
             },
         );
         proptest::collection::vec(one, 0..8).prop_map(|mut claims| {
@@ -220,7 +199,7 @@ mod tests {
         ) {
             let (placed, remarks) = sort(&claims);
             let mut seen: Vec<usize> = placed.iter().map(|placed| placed.claim).collect();
-            let stages: Vec<Stage> = seen.iter().map(|at| claims[*at].stage).collect();
+            let stages: Vec<Stage> = seen.iter().map(|at| claims[*at].said.stage).collect();
             prop_assert!(stages.is_sorted());
             let order: Vec<usize> = seen.iter().map(|at| claims[*at].index).collect();
             seen.sort_unstable();
@@ -238,10 +217,10 @@ mod tests {
                 let place = |index: usize| order.iter().position(|at| *at == index).unwrap();
                 for claim in &claims {
                     for other in claims.iter().filter(|other| other.index != claim.index) {
-                        if claim.after.contains(&other.plugin) {
+                        if claim.said.after.contains(&other.plugin) {
                             prop_assert!(place(other.index) < place(claim.index));
                         }
-                        if claim.before.contains(&other.plugin) {
+                        if claim.said.before.contains(&other.plugin) {
                             prop_assert!(place(claim.index) < place(other.index));
                         }
                     }

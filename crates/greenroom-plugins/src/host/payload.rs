@@ -1,7 +1,7 @@
 //! What a hook tells a plugin.
 //!
-//! Text of a session gets in only as [`Filtered`]: the compiler sees to it that no plugin is told what no filter saw.
-//! Everything else is a fact: a number, a flag, a word of ours.
+//! Text of a session gets in only as [`Filtered`]: the compiler sees to it that no plugin is told
+//! what no filter saw. Everything else is a fact: a number, a flag, a word of ours.
 
 use greenroom_engine::egress::Filtered;
 use serde_json::{Map, Value};
@@ -15,46 +15,23 @@ pub struct Payload {
 
 /// A value that cannot be a session's text.
 #[derive(Clone, Debug)]
-pub enum Fact {
-    Nothing,
-    Flag(bool),
-    Number(i64),
-    Word(&'static str),
+pub struct Scalar(Value);
+
+macro_rules! scalars {
+    ($($kind:ty),*) => {
+        $(impl From<$kind> for Scalar {
+            fn from(value: $kind) -> Scalar {
+                Scalar(value.into())
+            }
+        })*
+    };
 }
 
-impl From<bool> for Fact {
-    fn from(flag: bool) -> Fact {
-        Fact::Flag(flag)
-    }
-}
+scalars!(bool, i32, u32, u64, &'static str);
 
-impl From<u64> for Fact {
-    fn from(number: u64) -> Fact {
-        Fact::Number(i64::try_from(number).unwrap_or(i64::MAX))
-    }
-}
-
-impl From<u32> for Fact {
-    fn from(number: u32) -> Fact {
-        Fact::Number(number.into())
-    }
-}
-
-impl From<i32> for Fact {
-    fn from(number: i32) -> Fact {
-        Fact::Number(number.into())
-    }
-}
-
-impl From<&'static str> for Fact {
-    fn from(word: &'static str) -> Fact {
-        Fact::Word(word)
-    }
-}
-
-impl<T: Into<Fact>> From<Option<T>> for Fact {
-    fn from(value: Option<T>) -> Fact {
-        value.map_or(Fact::Nothing, Into::into)
+impl<T: Into<Scalar>> From<Option<T>> for Scalar {
+    fn from(value: Option<T>) -> Scalar {
+        value.map_or(Scalar(Value::Null), Into::into)
     }
 }
 
@@ -75,14 +52,8 @@ impl Payload {
     }
 
     #[must_use]
-    pub fn fact(mut self, name: &str, fact: impl Into<Fact>) -> Payload {
-        let value = match fact.into() {
-            Fact::Nothing => Value::Null,
-            Fact::Flag(flag) => flag.into(),
-            Fact::Number(number) => number.into(),
-            Fact::Word(word) => word.into(),
-        };
-        self.fields.insert(name.to_owned(), value);
+    pub fn fact(mut self, name: &str, fact: impl Into<Scalar>) -> Payload {
+        self.fields.insert(name.to_owned(), fact.into().0);
         self
     }
 
@@ -97,7 +68,7 @@ impl Payload {
     pub fn maybe(self, name: &str, text: Option<Filtered<String>>) -> Payload {
         match text {
             Some(text) => self.text(name, text),
-            None => self.fact(name, Fact::Nothing),
+            None => self.fact(name, Scalar(Value::Null)),
         }
     }
 

@@ -1,34 +1,35 @@
 //! Finding plugins, at the start and again: generations.
 //!
-//! In: what the supply finds now. Out: another registry in the place of the old one. A plugin whose bytes, grants and
-//! standing are the same goes on as it is; one that changed gets a new generation beside the old, which ends when its
-//! calls have. A new form that is broken leaves the old one running.
+//! In: what the catalog finds now. Out: another registry in the place of the old one. A plugin
+//! whose bytes, grants and standing are the same goes on as it is; one that changed gets a new
+//! generation beside the old, which ends when its calls have. A new form that is broken leaves the
+//! old one running.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use greenroom_protocol::nearest;
+
+use super::PluginHost;
+use super::catalog::{CatalogError, Found, Standing, Survey};
 use super::core::Core;
 use super::facts::{HostError, PluginInfo, Reloaded};
 use super::plugin::Plugin;
 use super::registry::Registry;
-use super::supply::{Found, Standing};
-
-/// A name this similar was probably meant.
-const SIMILAR: usize = 3;
 
 impl Core {
-    /// The first look. A directory that cannot be read costs the plugins, not the host.
+    /// The first look. Files that cannot be read cost plugins, not the host; whoever is required is
+    /// missed then.
     pub(super) fn begin(self: &Arc<Core>) {
-        let found = match self.parts.supply.survey() {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::error!(%error, "looking for plugins");
-                self.is_blind(Some(error.to_string()));
-                Vec::new()
-            }
-        };
-        let plugins: BTreeMap<String, Arc<Plugin>> =
-            found.into_iter().map(|found| self.made(found, 1)).collect();
+        let Survey { found, faults, unguarded } = self.parts.catalog.survey();
+        for error in &faults {
+            tracing::error!(%error, "looking for plugins");
+        }
+        self.set_troubles(&faults, unguarded);
+        let plugins: BTreeMap<String, Arc<Plugin>> = found
+            .into_iter()
+            .map(|found| (found.name.clone(), Plugin::new(self, found, 1)))
+            .collect();
         let eager: Vec<Arc<Plugin>> = plugins.values().cloned().collect();
         self.swap(Registry::new(plugins));
         self.tasks.spawn(async move {
@@ -45,129 +46,128 @@ impl Core {
             return Err(HostError::Disabled);
         }
         let registry = self.registry();
-        registry.plugins.get(name).cloned().ok_or_else(|| HostError::Unknown {
-            name: name.to_owned(),
-            nearest: nearest(name, registry.plugins.keys()),
-        })
+        registry.plugins.get(name).cloned().ok_or_else(|| unknown(name, &registry.plugins))
+    }
+}
+
+impl PluginHost {
+    /// Lasts: also after a restart.
+    pub async fn enable(&self, name: &str) -> Result<PluginInfo, HostError> {
+        self.set_enabled(name, true).await
     }
 
-    /// On or off, for good.
-    pub(super) async fn turn(&self, name: &str, enabled: bool) -> Result<PluginInfo, HostError> {
-        let plugin = self.find(name)?;
-        plugin.book.enable(enabled);
+    pub async fn disable(&self, name: &str) -> Result<PluginInfo, HostError> {
+        self.set_enabled(name, false).await
+    }
+
+    async fn set_enabled(&self, name: &str, enabled: bool) -> Result<PluginInfo, HostError> {
+        let core = &self.core;
+        let plugin = core.find(name)?;
+        plugin.history.enable(enabled);
         plugin.set_enabled(enabled);
-        self.changed();
+        core.changed();
         if !enabled {
             plugin.quiet().await;
         }
         let word = if enabled { "enabled" } else { "disabled" };
-        self.audit.note(serde_json::json!({ "plugin": name, "state": word }));
-        self.books
-            .save()
-            .map_err(|source| HostError::Keep { path: self.books.path().to_owned(), source })?;
+        core.audit.note(serde_json::json!({ "plugin": name, "state": word }));
+        let path = || core.histories.path.clone();
+        core.histories.save().map_err(|source| HostError::Keep { path: path(), source })?;
         Ok(plugin.info())
     }
 
-    pub(super) async fn reload(
-        self: &Arc<Core>,
-        only: Option<&str>,
-    ) -> Result<Reloaded, HostError> {
-        if !self.parts.config.enabled {
+    /// Looks at the files again. What did not change goes on; calls under way end on what they
+    /// began with. With `only`, that plugin begins anew even if it did not change.
+    pub async fn reload(&self, only: Option<&str>) -> Result<Reloaded, HostError> {
+        let core = &self.core;
+        if !core.parts.config.enabled {
             return Err(HostError::Disabled);
         }
-        if let Some(only) = only
-            && !self.registry().plugins.contains_key(only)
-        {
-            // It may be new; it is unknown only if it is not there after the look.
-            tracing::debug!(plugin = only, "reloading one that was not known");
-        }
-        let _one = self.reloading.lock().await;
-        let core = self.clone();
-        let survey = tokio::task::spawn_blocking(move || core.parts.supply.survey());
-        let found = match survey.await {
-            Ok(found) => found?,
+        let _one = core.reloading.lock().await;
+        let catalog = core.parts.catalog.clone();
+        let survey = tokio::task::spawn_blocking(move || catalog.survey());
+        let Survey { found, mut faults, unguarded } = match survey.await {
+            Ok(survey) => survey,
             Err(error) => {
                 let source = std::io::Error::other(error.to_string());
-                let dir = self.parts.state.clone();
-                return Err(HostError::Supply(super::SupplyError::Read { dir, source }));
+                let dir = core.parts.state.clone();
+                return Err(HostError::Catalog(CatalogError::Read { dir, source }));
             }
         };
-        let old = self.registry();
+        // Who is there goes on: what is known of them is more than these files say now.
+        let before = core.troubles();
+        if before.faults.is_empty()
+            && before.unguarded.is_none()
+            && let Some(at) = faults.iter().position(CatalogError::hides_plugins)
+        {
+            return Err(HostError::Catalog(faults.swap_remove(at)));
+        }
+        let old = core.registry();
         let mut plugins = BTreeMap::new();
         let mut told = Reloaded::default();
         for found in found {
-            let before = old.plugins.get(&found.name);
-            let (name, plugin) = self.next(found, before, only, &mut told).await;
-            plugins.insert(name, plugin);
+            let (name, before) = (found.name.clone(), old.plugins.get(&found.name));
+            let again = only == Some(&*name);
+            plugins.insert(name, core.next(found, before, again, &mut told).await);
         }
-        if let Some(only) = only
-            && !plugins.contains_key(only)
-        {
-            let nearest = nearest(only, plugins.keys());
-            return Err(HostError::Unknown { name: only.to_owned(), nearest });
+        // It may have been new; it is unknown only if it is not there after the look.
+        if let Some(only) = only.filter(|only| !plugins.contains_key(*only)) {
+            return Err(unknown(only, &plugins));
         }
         told.count = plugins.len();
         told.removed =
             old.plugins.keys().filter(|name| !plugins.contains_key(*name)).cloned().collect();
-        let old = self.swap(Registry::new(plugins));
-        self.is_blind(None);
-        self.retire(&old);
-        self.audit.note(serde_json::json!({
+        let old = core.swap(Registry::new(plugins));
+        core.set_troubles(&faults, unguarded);
+        core.retire(&old);
+        core.audit.note(serde_json::json!({
             "reload": told.count, "added": told.added, "changed": told.changed,
             "removed": told.removed,
             "failed": told.failed.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         }));
         Ok(told)
     }
+}
 
-    /// The old one, if nothing changed or the new one is broken; else the new one.
+impl Core {
+    /// The old one, if nothing changed or the new one is broken; else the new one, also if it is
+    /// wanted `again`.
     async fn next(
         &self,
         found: Found,
         before: Option<&Arc<Plugin>>,
-        only: Option<&str>,
+        again: bool,
         told: &mut Reloaded,
-    ) -> (String, Arc<Plugin>) {
+    ) -> Arc<Plugin> {
         let name = found.name.clone();
-        let Some(before) = before else {
-            if let Standing::Invalid(problems) = &found.standing {
-                told.failed.push((name.clone(), problems.join("; ")));
-            }
-            told.added.push(name);
-            let (name, plugin) = self.made(found, 1);
-            if let Err(why) = plugin.wake().await {
-                told.failed.push((name.clone(), why));
-            }
-            return (name, plugin);
+        let problems = match &found.standing {
+            Standing::Invalid(problems) => Some(problems.join("; ")),
+            _ => None,
         };
-        let asked_for = only == Some(&*name);
-        if same(&before.found, &found) && !asked_for {
-            return (name, before.clone());
+        let Some(before) = before else {
+            told.failed.extend(problems.map(|why| (name.clone(), why)));
+            told.added.push(name.clone());
+            let plugin = Plugin::new(self, found, 1);
+            told.failed.extend(plugin.wake().await.err().map(|why| (name, why)));
+            return plugin;
+        };
+        if same(&before.found, &found) && !again {
+            return before.clone();
         }
-        if let Standing::Invalid(problems) = &found.standing
-            && before.found.standing.may_run()
-        {
-            told.failed.push((name.clone(), problems.join("; ")));
-            before.book.say("failure", &format!("the new form is broken: {}", problems.join("; ")));
-            return (name, before.clone());
+        if let Some(why) = problems.filter(|_| before.found.standing.may_run()) {
+            before.history.say("failure", &format!("the new form is broken: {why}"));
+            told.failed.push((name, why));
+            return before.clone();
         }
-        let (name, plugin) = self.made(found, before.generation + 1);
+        let plugin = Plugin::new(self, found, before.generation + 1);
         if let Err(why) = plugin.wake().await {
-            told.failed.push((name.clone(), why.clone()));
-            before.book.say("failure", &format!("the new generation does not start: {why}"));
+            before.history.say("failure", &format!("the new generation does not start: {why}"));
+            told.failed.push((name, why));
             plugin.retire().await;
-            return (name, before.clone());
+            return before.clone();
         }
-        told.changed.push(name.clone());
-        (name, plugin)
-    }
-
-    fn made(&self, found: Found, generation: u64) -> (String, Arc<Plugin>) {
-        let name = found.name.clone();
-        let book = self.books.of(&name);
-        let (config, witness) = (&self.parts.config, self.parts.witness.clone());
-        let plugin = Plugin::new(found, generation, config, book, &*self.voices, witness);
-        (name, plugin)
+        told.changed.push(name);
+        plugin
     }
 
     /// Ends what is in `old` and not in the registry now.
@@ -186,11 +186,11 @@ impl Core {
 fn same(old: &Found, new: &Found) -> bool {
     let manifest = old.manifest == new.manifest;
     manifest
-        && (&old.digest, &old.standing, &old.grants, &old.root)
-            == (&new.digest, &new.standing, &new.grants, &new.root)
+        && (&old.digest, &old.standing, &old.grants, &old.root, &old.claims)
+            == (&new.digest, &new.standing, &new.grants, &new.root, &new.claims)
 }
 
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
-    let distance = |known: &String| strsim::levenshtein(name, known);
-    known.filter(|known| distance(known) <= SIMILAR).min_by_key(|known| distance(known)).cloned()
+fn unknown(name: &str, plugins: &BTreeMap<String, Arc<Plugin>>) -> HostError {
+    let nearest = nearest(name, plugins.keys().map(String::as_str)).map(str::to_owned);
+    HostError::Unknown { name: name.to_owned(), nearest }
 }

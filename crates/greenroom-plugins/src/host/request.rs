@@ -1,113 +1,90 @@
 //! The JSON a plugin is asked with: one form on every runtime.
 //!
-//! A native hook gets `v`, `hook`, `session_id`, `deadline_ms` and `payload`. A hook under datawatch's name gets exactly
-//! datawatch's fields, both beside `hook` and in `payload`, because its document and its code disagree on where they are.
-//! The runtime adds `id` where it needs one.
+//! A native hook gets `v`, `hook`, `session_id`, `deadline_ms` and `payload`. A hook under
+//! datawatch's name gets exactly datawatch's fields, both beside `hook` and in `payload`, because
+//! its document and its code disagree on where they are. The runtime adds `id` where it needs one.
 
 use std::time::Duration;
 
 use greenroom_engine::SessionId;
-use greenroom_protocol::manifest::{Hook, HookName};
+use greenroom_formats::manifest::{Hook, HookName};
 use serde_json::{Map, Value, json};
 
 use super::shape::Shape;
 
-/// Of the payloads. A change that is not an addition counts it up.
+/// The members of a request.
+pub(super) type Fields = Map<String, Value>;
+
+/// The version of the payloads. A change that is not an addition counts it up.
 const VERSION: u32 = 1;
 
 /// A request about one event.
-pub fn request(
+pub(super) fn request(
     hook: HookName,
     session: Option<SessionId>,
     deadline: Duration,
-    payload: &Map<String, Value>,
+    payload: &Fields,
     gap: u64,
-) -> Value {
-    if hook.seed {
-        return Value::Object(seed(hook, session, payload));
+) -> Fields {
+    if hook.datawatch {
+        return datawatch(hook, session, payload);
     }
-    let mut request = Map::new();
-    request.insert("v".to_owned(), VERSION.into());
-    request.insert("hook".to_owned(), hook.name().into());
-    if let Some(session) = session {
-        request.insert("session_id".to_owned(), session.to_string().into());
-    }
-    request.insert("deadline_ms".to_owned(), millis(deadline).into());
+    let mut request = head(hook, session, deadline);
     if gap > 0 {
         request.insert("gap".to_owned(), gap.into());
     }
     request.insert("payload".to_owned(), Value::Object(payload.clone()));
-    Value::Object(request)
+    request
 }
 
 /// A request about one line of output.
-pub fn line(
+pub(super) fn line(
     hook: HookName,
     session: SessionId,
     deadline: Duration,
     text: &str,
-    payload: &Map<String, Value>,
-) -> Value {
-    let text = Value::from(text);
-    if hook.seed {
-        let fields = Map::from_iter([("line".to_owned(), text)]);
-        return Value::Object(seed(hook, Some(session), &fields));
+    payload: &Fields,
+) -> Fields {
+    let text = ("line".to_owned(), Value::from(text));
+    if hook.datawatch {
+        return datawatch(hook, Some(session), &Map::from_iter([text]));
     }
     let mut request = request(hook, Some(session), deadline, payload, 0);
-    request["line"] = text;
+    request.extend([text]);
     request
 }
 
-/// What a batch is asked with; the runtime adds the items.
-pub fn batch(hook: HookName, session: SessionId, deadline: Duration) -> Value {
-    json!({
-        "v": VERSION,
-        "hook": hook.name(),
-        "session_id": session.to_string(),
-        "deadline_ms": millis(deadline),
-    })
+/// What every native request begins with; to a batch the runtime adds the items.
+pub(super) fn head(hook: HookName, session: Option<SessionId>, deadline: Duration) -> Fields {
+    let mut head = Map::new();
+    head.insert("v".to_owned(), VERSION.into());
+    head.insert("hook".to_owned(), hook.name().into());
+    if let Some(session) = session {
+        head.insert("session_id".to_owned(), session.to_string().into());
+    }
+    head.insert("deadline_ms".to_owned(), millis(deadline).into());
+    head
 }
 
 /// What `plugin test` asks with: the caller's fields as they are, wherever a plugin looks for them.
-pub fn by_hand(hook: HookName, deadline: Duration, payload: &Map<String, Value>) -> Value {
-    let session = payload.get("session_id").cloned();
-    let line = payload.get("line").cloned();
-    let mut request = match hook.seed {
-        true => {
-            let mut flat = payload.clone();
-            flat.insert("hook".to_owned(), hook.name().into());
-            flat.insert("payload".to_owned(), Value::Object(payload.clone()));
-            flat
-        }
-        false => {
-            let mut made = Map::new();
-            made.insert("v".to_owned(), VERSION.into());
-            made.insert("hook".to_owned(), hook.name().into());
-            made.insert("deadline_ms".to_owned(), millis(deadline).into());
-            made.insert("payload".to_owned(), Value::Object(payload.clone()));
-            made
-        }
-    };
-    if let Some(session) = session {
-        request.insert("session_id".to_owned(), session);
-    }
-    if let (Some(line), Hook::OutputFilter) = (line, hook.hook) {
-        request.insert("line".to_owned(), line);
-    }
-    Value::Object(request)
+pub(super) fn by_hand(hook: HookName, deadline: Duration, payload: &Fields) -> Fields {
+    let given = |name: &str| Some((name.to_owned(), payload.get(name)?.clone()));
+    let mut request = if hook.datawatch { payload.clone() } else { head(hook, None, deadline) };
+    request.insert("hook".to_owned(), hook.name().into());
+    request.insert("payload".to_owned(), Value::Object(payload.clone()));
+    request.extend(given("session_id"));
+    request.extend(given("line").filter(|_| hook.hook == Hook::OutputFilter));
+    request
 }
 
-fn seed(
-    hook: HookName,
-    session: Option<SessionId>,
-    payload: &Map<String, Value>,
-) -> Map<String, Value> {
-    let fields: Map<String, Value> = Shape::of(hook.hook)
-        .seed
+fn datawatch(hook: HookName, session: Option<SessionId>, payload: &Fields) -> Fields {
+    let fields: Fields = Shape::of(hook.hook)
+        .datawatch
         .iter()
         .map(|name| {
             let value = match payload.get(*name) {
-                // Its plugins know no null: a text that is not there is empty, a cost that is not known is none.
+                // Its plugins know no null: a text that is not there is empty, a cost that is not
+                // known is none.
                 None | Some(Value::Null) if *name == "cost" => json!(0.0),
                 None | Some(Value::Null) => json!(""),
                 Some(value) => value.clone(),
@@ -124,7 +101,7 @@ fn seed(
     request
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -140,42 +117,42 @@ mod tests {
 
     #[test]
     fn a_native_hook_has_its_fields_in_the_payload() {
-        let hook = HookName { hook: Hook::InputSubmit, seed: false };
+        let hook = HookName { hook: Hook::InputSubmit, datawatch: false };
         let made = request(hook, Some(SessionId(3)), SECOND, &map(json!({ "text": "ls" })), 2);
         let expected = json!({
             "v": 1, "hook": "input.submit", "session_id": "s3", "deadline_ms": 1000, "gap": 2,
             "payload": { "text": "ls" },
         });
-        assert_eq!(made, expected);
+        assert_eq!(Value::Object(made), expected);
     }
 
     #[test]
     fn datawatch_gets_exactly_its_own_fields_twice() {
         let fields = json!({ "task": "t", "project_dir": "/p", "backend": null, "command": ["x"] });
-        let hook = HookName { hook: Hook::SessionBefore, seed: true };
+        let hook = HookName { hook: Hook::SessionBefore, datawatch: true };
         let flat = json!({ "task": "t", "project_dir": "/p", "backend": "", "effort": "" });
         let mut expected = map(flat.clone());
         expected.insert("hook".to_owned(), "pre_session_start".into());
         expected.insert("session_id".to_owned(), "s1".into());
         expected.insert("payload".to_owned(), flat);
         let made = request(hook, Some(SessionId(1)), SECOND, &map(fields), 0);
-        assert_eq!(made, Value::Object(expected));
+        assert_eq!(made, expected);
 
-        let hook = HookName { hook: Hook::SessionExited, seed: true };
+        let hook = HookName { hook: Hook::SessionExited, datawatch: true };
         let made =
             request(hook, Some(SessionId(1)), SECOND, &map(json!({ "status": "complete" })), 0);
         assert_eq!(
-            made,
+            Value::Object(made),
             json!({
                 "hook": "post_session_complete", "session_id": "s1", "status": "complete",
                 "cost": 0.0, "payload": { "status": "complete", "cost": 0.0 },
             })
         );
 
-        let hook = HookName { hook: Hook::OutputFilter, seed: true };
+        let hook = HookName { hook: Hook::OutputFilter, datawatch: true };
         let made = line(hook, SessionId(1), SECOND, "out", &map(json!({ "offset": 1 })));
         assert_eq!(
-            made,
+            Value::Object(made),
             json!({
                 "hook": "post_session_output", "session_id": "s1", "line": "out",
                 "payload": { "line": "out" },
@@ -185,16 +162,16 @@ mod tests {
 
     #[test]
     fn by_hand_promotes_what_datawatch_promotes() {
-        let hook = HookName { hook: Hook::OutputFilter, seed: true };
+        let hook = HookName { hook: Hook::OutputFilter, datawatch: true };
         let made = by_hand(hook, SECOND, &map(json!({ "line": "x", "status": "y" })));
         assert_eq!(
-            made,
+            Value::Object(made),
             json!({
                 "hook": "post_session_output", "line": "x", "status": "y",
                 "payload": { "line": "x", "status": "y" },
             })
         );
-        let hook = HookName { hook: Hook::OutputFilter, seed: false };
+        let hook = HookName { hook: Hook::OutputFilter, datawatch: false };
         let made = by_hand(hook, SECOND, &map(json!({ "line": "x", "session_id": "s9" })));
         assert_eq!((&made["line"], &made["session_id"]), (&json!("x"), &json!("s9")));
     }

@@ -1,14 +1,15 @@
 //! What each hook tells, and which answers it knows: the second half of the table of hooks.
 //!
-//! In: an answer. Out: a [`Decision`], or the failure that it is none: a verdict this hook does not know, a field nobody may
-//! change, a value of the wrong kind. `docs/hooks-reference.md` is held to this table by a test. Deliberately absent: order,
-//! deadlines, and what a failure means.
+//! In: an answer. Out: a [`Decision`], or the failure that it is none: a verdict this hook does not
+//! know, a field nobody may change, a value of the wrong kind. `docs/hooks-reference.md` is held to
+//! this table by a test. Deliberately absent: order, deadlines, and what a failure means.
 
 use std::time::Duration;
 
-use greenroom_protocol::manifest::{Class, Hook, HookName};
+use greenroom_formats::manifest::{Class, Hook, HookName};
 use serde_json::{Map, Value};
 
+use crate::runtime::verdict::{malformed, shown};
 use crate::runtime::{Action, CallFailure, Reply};
 
 /// A text a plugin may set. As long as a task may be.
@@ -20,7 +21,7 @@ const ENTRY_MAX: usize = 32 * 1024;
 
 /// What may be said of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     Text,
     /// Absolute.
     Path,
@@ -59,7 +60,7 @@ impl Kind {
         }
     }
 
-    pub fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Kind::Text => "text",
             Kind::Path => "absolute path",
@@ -71,9 +72,9 @@ impl Kind {
     }
 }
 
-/// One row.
+/// One row of the table of shapes.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub(super) struct Shape {
     pub hook: Hook,
     /// How long all plugins of the hook may take together.
     pub budget: Duration,
@@ -81,22 +82,21 @@ pub struct Shape {
     pub verdicts: &'static [&'static str],
     /// What `mutate` may change.
     pub fields: &'static [(&'static str, Kind)],
-    /// What is in the payload.
+    /// What is in the payload, for the reference.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test holds the reference to it"))]
     pub payload: &'static [&'static str],
     /// What datawatch's plugins are told of it.
-    pub seed: &'static [&'static str],
+    pub datawatch: &'static [&'static str],
 }
 
-/// Verdicts of observers: they are thanked, not obeyed.
-const SEEN: &[&str] = &["pass"];
-
-const fn seen(hook: Hook, payload: &'static [&'static str]) -> Shape {
+/// An observer's row: it may say `pass`, which changes nothing. The other rows begin with it.
+const fn observer(hook: Hook, payload: &'static [&'static str]) -> Shape {
     let budget = Duration::from_secs(2);
-    Shape { hook, budget, verdicts: SEEN, fields: &[], payload, seed: &[] }
+    Shape { hook, budget, verdicts: &["pass"], fields: &[], payload, datawatch: &[] }
 }
 
 /// Every hook, in the order of [`Hook`].
-pub const SHAPES: &[Shape] = &[
+pub(super) const SHAPES: &[Shape] = &[
     Shape {
         hook: Hook::SessionBefore,
         budget: Duration::from_secs(30),
@@ -110,85 +110,64 @@ pub const SHAPES: &[Shape] = &[
             ("labels", Kind::Labels),
         ],
         payload: &["task", "project_dir", "backend", "effort", "name", "command", "labels"],
-        seed: &["task", "project_dir", "backend", "effort"],
+        datawatch: &["task", "project_dir", "backend", "effort"],
     },
-    seen(Hook::SessionStarted, &["pid", "name", "project_dir"]),
+    observer(Hook::SessionStarted, &["pid", "name", "project_dir"]),
     Shape {
-        hook: Hook::OutputFilter,
         budget: Duration::from_millis(500),
         verdicts: &["pass", "replace", "drop"],
-        fields: &[],
-        payload: &["offset", "unit", "partial"],
-        seed: &["line"],
+        datawatch: &["line"],
+        ..observer(Hook::OutputFilter, &["offset", "unit", "partial"])
     },
     Shape {
-        hook: Hook::InputSubmit,
         budget: Duration::from_secs(5),
         verdicts: &["pass", "mutate", "block", "ask"],
         fields: &[("text", Kind::Text)],
-        payload: &["text", "client"],
-        seed: &[],
+        ..observer(Hook::InputSubmit, &["text", "client"])
     },
-    seen(Hook::SessionState, &["state", "before"]),
-    seen(Hook::SessionIdle, &["idle_ms", "sequence"]),
-    seen(Hook::SessionTitle, &["title"]),
+    observer(Hook::SessionState, &["state", "before"]),
+    observer(Hook::SessionIdle, &["idle_ms", "sequence"]),
+    observer(Hook::SessionTitle, &["title"]),
     Shape {
-        hook: Hook::SessionBeforeKill,
         budget: Duration::from_secs(3),
         verdicts: &["pass", "block"],
-        fields: &[],
-        payload: &["signal", "by"],
-        seed: &[],
+        ..observer(Hook::SessionBeforeKill, &["signal", "by"])
     },
     Shape {
-        hook: Hook::SessionExited,
-        budget: Duration::from_secs(2),
-        verdicts: SEEN,
-        fields: &[],
         payload: &["status", "cost", "code", "signal", "duration_ms", "name", "tail"],
-        seed: &["status", "cost"],
+        datawatch: &["status", "cost"],
+        ..observer(Hook::SessionExited, &[])
     },
     Shape {
-        hook: Hook::ClientBeforeAttach,
         budget: Duration::from_secs(5),
         verdicts: &["pass", "mutate", "block"],
         fields: &[("read_only", Kind::Flag)],
-        payload: &["client", "pid", "read_only", "remote"],
-        seed: &[],
+        ..observer(Hook::ClientBeforeAttach, &["client", "pid", "read_only", "remote"])
     },
-    seen(Hook::AgentEvent, &["agent", "event", "data"]),
+    observer(Hook::AgentEvent, &["agent", "event", "data"]),
     Shape {
-        hook: Hook::ApprovalRequest,
         budget: Duration::from_secs(10),
         verdicts: &["pass", "allow", "deny", "block", "ask"],
-        fields: &[],
-        payload: &["approval", "title", "text", "source"],
-        seed: &[],
+        ..observer(Hook::ApprovalRequest, &["approval", "title", "text", "source"])
     },
     Shape {
-        hook: Hook::AlertFilter,
         budget: Duration::from_secs(3),
         verdicts: &["pass", "mutate", "drop", "block"],
         fields: &[("severity", Kind::Severity), ("channel", Kind::Text), ("text", Kind::Text)],
-        payload: &["severity", "channel", "text", "source"],
-        seed: &[],
+        ..observer(Hook::AlertFilter, &["severity", "channel", "text", "source"])
     },
     Shape {
-        hook: Hook::AlertEmit,
-        budget: Duration::from_secs(2),
-        verdicts: SEEN,
-        fields: &[],
-        payload: &["severity", "channel", "text", "source"],
-        seed: &["severity", "channel", "text"],
+        datawatch: &["severity", "channel", "text"],
+        ..observer(Hook::AlertEmit, &["severity", "channel", "text", "source"])
     },
-    seen(Hook::WorktreeCreated, &["path", "branch"]),
-    seen(Hook::WorktreeRemoved, &["path"]),
-    seen(Hook::PluginState, &["plugin", "state", "before", "why"]),
-    seen(Hook::DaemonStarted, &["pid", "version", "restart", "sessions"]),
+    observer(Hook::WorktreeCreated, &["path", "branch"]),
+    observer(Hook::WorktreeRemoved, &["path"]),
+    observer(Hook::PluginState, &["plugin", "state", "before", "why"]),
+    observer(Hook::DaemonStarted, &["pid", "version", "restart", "sessions"]),
 ];
 
 impl Shape {
-    pub fn of(hook: Hook) -> &'static Shape {
+    pub(super) fn of(hook: Hook) -> &'static Shape {
         &SHAPES[hook as usize]
     }
 }
@@ -222,7 +201,7 @@ impl Decision {
 }
 
 /// Reads an answer to one hook.
-pub fn decide(hook: HookName, reply: &Reply) -> Result<Decision, CallFailure> {
+pub(super) fn decide(hook: HookName, reply: &Reply) -> Result<Decision, CallFailure> {
     let shape = Shape::of(hook.hook);
     let verdict = reply.verdict()?;
     if hook.hook.class() == Class::Observe {
@@ -232,11 +211,11 @@ pub fn decide(hook: HookName, reply: &Reply) -> Result<Decision, CallFailure> {
         (Some(_), _) => "block",
         (None, Some(word)) if !word.is_empty() => word,
         // datawatch's plugins may leave it out; so may a filter that lets a line pass.
-        (None, _) if hook.seed || hook.hook.class() == Class::Filter => "pass",
+        (None, _) if hook.datawatch || hook.hook.class() == Class::Filter => "pass",
         (None, _) => return Err(malformed("a gate's answer needs an `action`")),
     };
     if !shape.verdicts.contains(&word) {
-        return Err(CallFailure::UnknownAction(crate::runtime::verdict::shown(word)));
+        return Err(CallFailure::UnknownAction(shown(word)));
     }
     Ok(match verdict.action {
         Action::Pass if word == "allow" => Decision::Allow,
@@ -259,7 +238,7 @@ pub fn decide(hook: HookName, reply: &Reply) -> Result<Decision, CallFailure> {
 fn checked(shape: &Shape, fields: Map<String, Value>) -> Result<Map<String, Value>, CallFailure> {
     for (name, value) in &fields {
         let Some((_, kind)) = shape.fields.iter().find(|(known, _)| known == name) else {
-            let name = crate::runtime::verdict::shown(name);
+            let name = shown(name);
             return Err(malformed(&format!("`{name}` is not a field of {}", shape.hook)));
         };
         if !kind.holds(value) {
@@ -269,13 +248,9 @@ fn checked(shape: &Shape, fields: Map<String, Value>) -> Result<Map<String, Valu
     Ok(fields)
 }
 
-fn malformed(why: &str) -> CallFailure {
-    CallFailure::Malformed { why: why.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
-    use greenroom_protocol::manifest::HOOKS;
+    use greenroom_formats::manifest::HOOKS;
     use serde_json::json;
 
     use super::*;
@@ -286,7 +261,7 @@ mod tests {
     }
 
     fn native(hook: Hook, answer: Value) -> Result<Decision, CallFailure> {
-        decide(HookName { hook, seed: false }, &reply(answer))
+        decide(HookName { hook, datawatch: false }, &reply(answer))
     }
 
     #[test]
@@ -296,9 +271,9 @@ mod tests {
             assert_eq!(shape.hook, row.hook);
             assert!(shape.budget >= row.deadline, "{}", row.name);
             assert_eq!(shape.verdicts.contains(&"mutate"), !shape.fields.is_empty());
-            assert_eq!(row.seed.is_some(), !shape.seed.is_empty(), "{}", row.name);
+            assert_eq!(row.datawatch.is_some(), !shape.datawatch.is_empty(), "{}", row.name);
             let known = |word: &&str| *word == "line" || shape.payload.contains(word);
-            assert!(shape.seed.iter().all(known), "{}", row.name);
+            assert!(shape.datawatch.iter().all(known), "{}", row.name);
         }
     }
 
@@ -326,9 +301,9 @@ mod tests {
     fn a_gate_wants_a_word_and_datawatch_does_not() {
         let silent = native(Hook::SessionBefore, json!({ "ok": true }));
         assert!(matches!(silent, Err(CallFailure::Malformed { .. })));
-        let seed = HookName { hook: Hook::SessionBefore, seed: true };
-        assert_eq!(decide(seed, &reply(json!({}))), Ok(Decision::Pass));
-        assert_eq!(decide(seed, &reply(json!({ "action": "" }))), Ok(Decision::Pass));
+        let datawatch = HookName { hook: Hook::SessionBefore, datawatch: true };
+        assert_eq!(decide(datawatch, &reply(json!({}))), Ok(Decision::Pass));
+        assert_eq!(decide(datawatch, &reply(json!({ "action": "" }))), Ok(Decision::Pass));
         assert_eq!(native(Hook::OutputFilter, json!({})), Ok(Decision::Pass));
     }
 
@@ -357,9 +332,9 @@ mod tests {
     #[test]
     fn an_exit_code_can_veto_a_gate_and_not_a_filter() {
         let veto = Reply { veto: Some("no\n".to_owned()), ..reply(json!({})) };
-        let gate = HookName { hook: Hook::InputSubmit, seed: false };
+        let gate = HookName { hook: Hook::InputSubmit, datawatch: false };
         assert_eq!(decide(gate, &veto), Ok(Decision::Block("no".to_owned())));
-        let filter = HookName { hook: Hook::OutputFilter, seed: false };
+        let filter = HookName { hook: Hook::OutputFilter, datawatch: false };
         assert!(decide(filter, &veto).is_err());
     }
 

@@ -9,16 +9,17 @@
 //! | `{"id":"7","action":…}`, `{"id":"7","edits":[[0,"…"],[3,null]]}` | plugin | the answer; without `edits` all pass |
 //! | `{"cancel":"7"}` | host | nobody waits for that one any more |
 //!
-//! A plugin that answers the hello with anything else, or is silent, is *minimal*: one request at a time, no batches, no
-//! cancel, and answers without an `id` belong to the oldest request. So a bare `while read` loop is enough. In: requests with
-//! deadlines. Out: an answer or a failure for each, also when the program dies. Lines that are no objects are passed over,
-//! [`JUNK_PER_MINUTE`] of them. Deliberately absent: restarts and back-off (`host`).
+//! A plugin that answers the hello with anything else, or is silent, is *minimal*: one request at a
+//! time, no batches, no cancel, and answers without an `id` belong to the oldest request. So a bare
+//! `while read` loop is enough. In: requests with deadlines. Out: an answer or a failure for each,
+//! also when the program dies. Lines that are no objects are passed over, [`JUNK_PER_MINUTE`] of
+//! them. Deliberately absent: restarts and back-off (`host`).
 
 mod state;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -28,8 +29,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::pipes::{self, Lines};
-use super::{CallFailure, Launch, Launcher, Leash, Reply};
+use super::pipes::{self, Lines, Started};
+use super::{CallFailure, Hold, Launch, Launcher, Reply};
+use crate::lock;
 use state::{Heard, Shared};
 
 /// Requests at once to one program.
@@ -42,7 +44,7 @@ pub const WRITE_STALL: Duration = Duration::from_secs(2);
 pub const STOP_GRACE: Duration = Duration::from_secs(2);
 /// After the end of its output, for its exit status.
 const STATUS_GRACE: Duration = Duration::from_millis(200);
-/// Of stderr, passed on in each second.
+/// Bytes of stderr that are passed on in each second.
 const STDERR_PER_SECOND: usize = 64 * 1024;
 /// Lines waiting for the writer; it writes all that wait at once.
 const OUTGOING: usize = 2 * IN_FLIGHT;
@@ -56,9 +58,10 @@ pub struct Options {
     pub hello: bool,
     /// What the greeting carries besides `features`: `granted`, `config`.
     pub greeting: Map<String, Value>,
-    /// For its answer to the greeting.
+    /// How long it may take to answer the greeting.
     pub patience: Duration,
-    /// Hears what it prints on stderr, in pieces. Must not block. Not for clients: it may quote what was asked.
+    /// Hears what it prints on stderr, in pieces. Must not block. Not for clients: it may quote
+    /// what was asked.
     pub stderr: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -75,12 +78,11 @@ impl Default for Options {
 
 /// A running program. It ends with this value.
 pub struct Peer {
-    pub pid: u32,
     shared: Arc<Shared>,
-    leash: Arc<Leash>,
-    /// Closed to stop it.
-    outgoing: std::sync::Mutex<Option<mpsc::Sender<Vec<u8>>>>,
-    turns: Semaphore,
+    hold: Arc<dyn Hold>,
+    /// Lines for its input; dropping the sender ends its input, which asks it to stop.
+    outgoing: Mutex<Option<mpsc::Sender<Vec<u8>>>>,
+    in_flight: Semaphore,
     batches: bool,
     minimal: bool,
     greeting: Map<String, Value>,
@@ -90,7 +92,7 @@ pub struct Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.shared.fail(CallFailure::Stopped);
-        self.leash.kill_tree();
+        self.hold.kill_tree();
         self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
@@ -102,30 +104,19 @@ impl Peer {
         launch: &Launch,
         options: Options,
     ) -> Result<Peer, CallFailure> {
-        let worker = launcher
-            .launch(launch)
-            .await
-            .map_err(|error| CallFailure::Launch(error.to_string()))?;
-        let unusable =
-            |error: std::io::Error| CallFailure::Launch(format!("cannot use its pipes: {error}"));
-        let stdin = pipes::writing(worker.stdin).map_err(unusable)?;
-        let stdout = pipes::reading(worker.stdout).map_err(unusable)?;
-        let stderr = pipes::reading(worker.stderr).map_err(unusable)?;
-        let (shared, leash) = (Arc::new(Shared::default()), Arc::new(worker.leash));
+        let Started { stdin, stdout, stderr, hold } = Started::new(launcher, launch).await?;
+        let shared = Arc::new(Shared::default());
         let (outgoing, lines) = mpsc::channel(OUTGOING);
-        let reading =
-            read(Lines::new(stdout, launch.terms.max_answer), shared.clone(), leash.clone());
         let tasks = vec![
-            tokio::spawn(reading).abort_handle(),
-            tokio::spawn(write(stdin, lines, shared.clone(), leash.clone())).abort_handle(),
+            tokio::spawn(read(stdout, shared.clone(), hold.clone())).abort_handle(),
+            tokio::spawn(write(stdin, lines, shared.clone(), hold.clone())).abort_handle(),
             tokio::spawn(hear(stderr, options.stderr.clone())).abort_handle(),
         ];
         let mut peer = Peer {
-            pid: worker.pid,
             shared,
-            leash,
-            outgoing: std::sync::Mutex::new(Some(outgoing)),
-            turns: Semaphore::new(1),
+            hold,
+            outgoing: Mutex::new(Some(outgoing)),
+            in_flight: Semaphore::new(1),
             batches: false,
             minimal: true,
             greeting: Map::new(),
@@ -157,7 +148,7 @@ impl Peer {
         let features = hello.get("features").and_then(Value::as_array);
         self.batches = features.is_some_and(|all| all.iter().any(|it| it == BATCH));
         self.minimal = false;
-        self.turns.add_permits(IN_FLIGHT - 1);
+        self.in_flight.add_permits(IN_FLIGHT - 1);
         self.greeting = hello;
     }
 
@@ -166,7 +157,7 @@ impl Peer {
         &self.greeting
     }
 
-    /// Whether [`Peer::batch`] may be asked.
+    /// Whether [`Peer::ask`] may be given lines.
     pub fn takes_batches(&self) -> bool {
         self.batches
     }
@@ -181,30 +172,8 @@ impl Peer {
         self.shared.ended().await
     }
 
-    pub async fn call(
-        &self,
-        request: &Map<String, Value>,
-        deadline: Duration,
-    ) -> Result<Reply, CallFailure> {
-        self.ask(request, None, deadline).await
-    }
-
-    /// Many lines at once; the answer's edits name them by their place. Every edit is of a line that was sent.
-    pub async fn batch(
-        &self,
-        request: &Map<String, Value>,
-        lines: &[&str],
-        deadline: Duration,
-    ) -> Result<Reply, CallFailure> {
-        let reply = self.ask(request, Some(lines), deadline).await?;
-        let known = |edit: &super::Edit| edit.item < lines.len();
-        match reply.verdict()?.edits.iter().all(known) {
-            true => Ok(reply),
-            false => Err(CallFailure::Malformed { why: "it edits a line it was not sent".into() }),
-        }
-    }
-
-    async fn ask(
+    /// With many lines at once, the answer's edits name them by their place.
+    pub async fn ask(
         &self,
         request: &Map<String, Value>,
         lines: Option<&[&str]>,
@@ -212,17 +181,17 @@ impl Peer {
     ) -> Result<Reply, CallFailure> {
         let until = Instant::now() + deadline;
         let late = |_| CallFailure::Deadline(deadline);
-        let turn = timeout_at(until, self.turns.acquire()).await;
-        let _turn = turn.map_err(late)?.map_err(|_| CallFailure::Stopped)?;
+        let permit = timeout_at(until, self.in_flight.acquire()).await;
+        let _permit = permit.map_err(late)?.map_err(|_| CallFailure::Stopped)?;
         let (question, answer) = self.shared.ask()?;
-        let line = compose(request, question.id(), lines)?;
+        let line = compose(request, question.id, lines)?;
         timeout_at(until, self.send(line)).await.map_err(late)??;
         match timeout_at(until, answer).await {
             Ok(Ok(reply)) => reply,
             Ok(Err(_)) => Err(self.failure().unwrap_or(CallFailure::Stopped)),
             Err(_) => {
                 if !self.minimal {
-                    self.cancel(question.id());
+                    self.cancel(question.id);
                 }
                 Err(CallFailure::Deadline(deadline))
             }
@@ -230,8 +199,7 @@ impl Peer {
     }
 
     fn sender(&self) -> Result<mpsc::Sender<Vec<u8>>, CallFailure> {
-        let outgoing = self.outgoing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        outgoing.clone().ok_or(CallFailure::Stopped)
+        lock(&self.outgoing).clone().ok_or(CallFailure::Stopped)
     }
 
     async fn send(&self, line: Vec<u8>) -> Result<(), CallFailure> {
@@ -239,7 +207,8 @@ impl Peer {
         sent.map_err(|_| self.failure().unwrap_or(CallFailure::Stopped))
     }
 
-    /// If there is room; who is behind with reading learns of it by nobody waiting.
+    /// If there is room. A program that is behind with reading is not told: its late answer is
+    /// passed over.
     fn cancel(&self, id: u64) {
         if let Ok(sender) = self.sender() {
             let _ = sender.try_send(format!("{{\"cancel\":\"{id}\"}}\n").into_bytes());
@@ -249,10 +218,10 @@ impl Peer {
     /// Ends its input, waits a little, and kills what is left. Calls under way fail.
     pub async fn stop(&self) {
         self.shared.stopping();
-        self.outgoing.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        let _ = timeout(STOP_GRACE, self.leash.exited()).await;
+        lock(&self.outgoing).take();
+        let _ = timeout(STOP_GRACE, self.hold.exited()).await;
         self.shared.fail(CallFailure::Stopped);
-        self.leash.kill_tree();
+        self.hold.kill_tree();
     }
 }
 
@@ -285,7 +254,7 @@ fn compose(
 }
 
 /// Reads answers to the end of the program.
-async fn read(mut lines: Lines, shared: Arc<Shared>, leash: Arc<Leash>) {
+async fn read(mut lines: Lines, shared: Arc<Shared>, hold: Arc<dyn Hold>) {
     let why = loop {
         let line = match lines.next().await {
             Ok(Some(line)) => line,
@@ -301,13 +270,13 @@ async fn read(mut lines: Lines, shared: Arc<Shared>, leash: Arc<Leash>) {
     };
     let why = match why {
         Some(failure) => failure,
-        None => match timeout(STATUS_GRACE, leash.exited()).await {
+        None => match timeout(STATUS_GRACE, hold.exited()).await {
             Ok(status) => CallFailure::Died { status: status.to_string(), stderr: String::new() },
             Err(_) => CallFailure::NoAnswer { stderr: String::new() },
         },
     };
     shared.fail(why);
-    leash.kill_tree();
+    hold.kill_tree();
 }
 
 /// Writes what waits, all of it at once.
@@ -315,7 +284,7 @@ async fn write(
     mut stdin: pipe::Sender,
     mut lines: mpsc::Receiver<Vec<u8>>,
     shared: Arc<Shared>,
-    leash: Arc<Leash>,
+    hold: Arc<dyn Hold>,
 ) {
     while let Some(mut bytes) = lines.recv().await {
         while bytes.len() < super::MAX_ANSWER
@@ -331,14 +300,15 @@ async fn write(
                 Ok(Err(_)) => return lines.close(),
                 Err(_) => {
                     shared.fail(CallFailure::Stalled(WRITE_STALL));
-                    return leash.kill_tree();
+                    return hold.kill_tree();
                 }
             }
         }
     }
 }
 
-/// Passes stderr on, not more than a second's share in each second; the rest is dropped with a word about it.
+/// Passes stderr on, not more than a second's share in each second; the rest is dropped with a word
+/// about it.
 async fn hear(mut from: pipe::Receiver, tell: Arc<dyn Fn(&str) + Send + Sync>) {
     let mut buffer = Vec::with_capacity(8 * 1024);
     let (mut second, mut used, mut told) = (Instant::now(), 0, false);

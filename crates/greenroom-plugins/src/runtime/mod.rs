@@ -9,15 +9,16 @@
 //! | `jsonl` | a program that stays, with batches |
 //! | `pipes` | lines and caps |
 //!
-//! In: a [`Launch`] and JSON. Out: a [`Reply`] or a [`CallFailure`], always by the deadline. Whoever holds a [`Worker`] owns a
-//! whole tree of processes: dropping it ends all of them. Deliberately absent: which plugin is asked what (`host`), forks
-//! (the keeper's), and what a failure means for the session (the hook's policy).
+//! In: a [`Launch`] and JSON. Out: a [`Reply`] or a [`CallFailure`], always by the deadline. A
+//! [`RunningProgram`] owns a whole tree of processes: dropping it ends all of them. Deliberately
+//! absent: which plugin is asked what (`host`), forks (the keeper's), and what a failure means for
+//! the session (the hook's policy).
 
 pub mod jsonl;
 pub mod oneshot;
 mod pipes;
 pub mod profile;
-pub mod verdict;
+pub(crate) mod verdict;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -27,13 +28,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use greenroom_engine::process::{ExitStatus, Wait};
-use greenroom_sandbox::plan::{Payload, Plan};
-use greenroom_sandbox::policy::Level;
+pub use greenroom_engine::process::{BoxFuture, ExitStatus};
+use greenroom_sandbox::plan::Plan;
+use greenroom_sandbox::policy::{Level, Reach};
 use serde_json::{Map, Value};
 
-use crate::sandbox::Reach;
-pub use verdict::{Action, Edit, Verdict};
+pub use verdict::{Action, Verdict};
 
 /// One answer, unless the plugin has declared that it needs [`MAX_DECLARED_ANSWER`].
 pub const MAX_ANSWER: usize = 1024 * 1024;
@@ -41,7 +41,8 @@ pub const MAX_ANSWER: usize = 1024 * 1024;
 pub const MAX_DECLARED_ANSWER: usize = 16 * 1024 * 1024;
 /// What is kept of one program's stderr: its beginning, enough for any trace of calls.
 pub const MAX_STDERR: usize = 64 * 1024;
-/// One request: a batch of lines is far below, and whatever is above is no question to ask a program.
+/// One request: a batch of lines is far below, and whatever is above is no question to ask a
+/// program.
 pub const MAX_REQUEST: usize = 16 * 1024 * 1024;
 
 /// How to start a plugin's program. Made once per plugin and generation; cheap to clone.
@@ -49,7 +50,8 @@ pub const MAX_REQUEST: usize = 16 * 1024 * 1024;
 pub struct Launch {
     /// For messages, and for what is counted per plugin.
     pub plugin: String,
-    /// `argv[0]` with a slash is a path inside the sandbox; without it is looked up in the `PATH` of `env`.
+    /// `argv[0]` with a slash is a path inside the sandbox; without it is looked up in the `PATH`
+    /// of `env`.
     pub argv: Vec<OsString>,
     /// Complete: nothing is inherited. May hold secrets, so it is never shown.
     pub env: Vec<(OsString, OsString)>,
@@ -71,24 +73,26 @@ impl fmt::Debug for Launch {
 }
 
 impl Launch {
-    /// Where no pid namespace holds its processes, one of ours stays to watch over them, and is asked to end them.
+    /// Where no pid namespace holds its processes, one of ours stays to watch over them, and is
+    /// asked to end them.
     pub fn watched(&self) -> bool {
         self.plan.steps.level != Level::Full
     }
 
-    /// Plan and program in a sealed memfd. `mark` goes into the environment, to find again what has escaped.
+    /// Plan and program in a sealed memfd. `mark` goes into the environment, to find again what has
+    /// escaped.
     pub fn seal(&self, mark: (&str, &str)) -> Result<OwnedFd, LaunchError> {
         let mut env = self.env.clone();
         env.retain(|(name, _)| name != mark.0);
         env.push((mark.0.into(), mark.1.into()));
         // Without a terminal the size means nothing.
-        let payload =
-            Payload { argv: self.argv.clone(), env, cwd: self.cwd.clone(), cols: 1, rows: 1 };
-        let sealed = self.plan.seal(&payload);
+        let (argv, cwd) = (self.argv.clone(), self.cwd.clone());
+        let launch = greenroom_sandbox::launch::Launch::new(argv, env, cwd, 1, 1);
+        let sealed = self.plan.seal(&launch);
         sealed.map_err(|error| self.refused("sandbox plan", io::Error::other(error)))
     }
 
-    /// It did not start, at this step.
+    /// The error of a start that failed at this step.
     pub fn refused(&self, step: &'static str, source: io::Error) -> LaunchError {
         let program = self.argv.first().map(|it| it.to_string_lossy().into_owned());
         let (plugin, program) = (self.plugin.clone(), program.unwrap_or_default());
@@ -99,7 +103,8 @@ impl Launch {
 /// What was agreed with the plugin about answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Exit code 2 is a veto with stderr as its reason. Native plugins only: to datawatch's it is a failure.
+    /// Exit code 2 is a veto with stderr as its reason. Native plugins only: to datawatch's it is a
+    /// failure.
     pub exit_two_blocks: bool,
     /// No output at all is an answer that changes nothing. datawatch's plugins only.
     pub silence_passes: bool,
@@ -116,7 +121,10 @@ impl Terms {
 
 /// Starts programs of plugins. The daemon's asks the keeper.
 pub trait Launcher: Send + Sync {
-    fn launch<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<Worker, LaunchError>>;
+    fn launch<'a>(
+        &'a self,
+        launch: &'a Launch,
+    ) -> BoxFuture<'a, Result<RunningProgram, LaunchError>>;
 }
 
 /// Why a program did not start.
@@ -131,63 +139,32 @@ pub enum LaunchError {
 }
 
 /// A running program and everything it started. Ends with this value.
-#[derive(Debug)]
-pub struct Worker {
-    /// Of the process that stands for all of it, as seen from outside.
-    pub pid: u32,
+pub struct RunningProgram {
     /// Non-blocking, ours: closing it is the end of input.
     pub stdin: OwnedFd,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
-    pub leash: Leash,
+    pub hold: Arc<dyn Hold>,
 }
 
-/// The hold on a worker's processes.
-pub struct Leash(Arc<dyn Hold>);
-
-/// What a launcher can do about a program it has started.
+/// What a launcher can do about a program it has started. Dropping it kills all of it.
 pub trait Hold: Send + Sync {
     /// Waits until the program has been reaped. May be asked more than once.
-    fn exited(&self) -> Wait<'_, ExitStatus>;
-    /// Kills all of it. Does not wait and may be called again; a program that has ended is not an error.
+    fn exited(&self) -> BoxFuture<'_, ExitStatus>;
+    /// Kills all of it. Does not wait and may be called again; a program that has ended is not an
+    /// error.
     fn kill_tree(&self);
 }
 
-impl Leash {
-    pub fn new(hold: Arc<dyn Hold>) -> Leash {
-        Leash(hold)
-    }
-
-    /// Waits until the program has been reaped.
-    pub async fn exited(&self) -> ExitStatus {
-        self.0.exited().await
-    }
-
-    pub fn kill_tree(&self) {
-        self.0.kill_tree();
-    }
-}
-
-impl Drop for Leash {
-    fn drop(&mut self) {
-        self.0.kill_tree();
-    }
-}
-
-impl fmt::Debug for Leash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Leash")
-    }
-}
-
 /// What a plugin answered.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
     /// The answer as it came; empty for a veto by exit code and for silence that passes.
     pub answer: Map<String, Value>,
     /// The program ended with the code that vetoes: what it printed on stderr.
     pub veto: Option<String>,
-    /// The beginning of what it printed on stderr, at most [`MAX_STDERR`]. Not for clients: it may quote what was asked.
+    /// The beginning of what it printed on stderr, at most [`MAX_STDERR`]. Not for clients: it may
+    /// quote what was asked.
     pub stderr: String,
     pub took: Duration,
 }
@@ -202,7 +179,8 @@ impl Reply {
     }
 }
 
-/// Why there is no answer. Each counts as a failure of the plugin; the hook's policy says what follows.
+/// Why there is no answer. Each counts as a failure of the plugin; the hook's policy says what
+/// follows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallFailure {
     #[error("{0}")]

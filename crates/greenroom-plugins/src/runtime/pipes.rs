@@ -1,22 +1,23 @@
 //! Lines and caps on a program's pipes.
 //!
-//! In: the raw ends of pipes. Out: requests as one line of bytes, answers as JSON objects, the beginning of what was printed
-//! elsewhere. A cap is checked before more is kept. Error texts never quote what was read: it may be a session's output.
+//! In: a program to be started. Out: its pipes, ready to be used; requests as one line of bytes,
+//! answers as JSON objects, the beginning of what was printed elsewhere. A cap is checked before
+//! more is kept. Error texts never quote what was read: it may be a session's output.
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use super::{CallFailure, MAX_REQUEST};
+use super::{CallFailure, Hold, Launch, Launcher, MAX_REQUEST};
 
 /// What a pipe holds: one read empties it.
 const READ_BYTES: usize = 64 * 1024;
 
 /// One line, with its end.
-pub(super) fn encode(request: &Value) -> Result<Vec<u8>, CallFailure> {
+pub(super) fn encode(request: &impl Serialize) -> Result<Vec<u8>, CallFailure> {
     let mut line = serde_json::to_vec(request)
         .map_err(|error| CallFailure::Launch(format!("cannot write the request: {error}")))?;
     line.push(b'\n');
@@ -44,12 +45,34 @@ pub(super) fn decode(line: &[u8]) -> Result<Map<String, Value>, CallFailure> {
     })
 }
 
-pub(super) fn reading(fd: OwnedFd) -> io::Result<pipe::Receiver> {
-    pipe::Receiver::from_owned_fd(fd)
+/// A program that was started, and its pipes.
+pub(super) struct Started {
+    pub stdin: pipe::Sender,
+    pub stdout: Lines,
+    pub stderr: pipe::Receiver,
+    pub hold: Arc<dyn Hold>,
 }
 
-pub(super) fn writing(fd: OwnedFd) -> io::Result<pipe::Sender> {
-    pipe::Sender::from_owned_fd(fd)
+impl Started {
+    pub(super) async fn new(
+        launcher: &dyn Launcher,
+        launch: &Launch,
+    ) -> Result<Started, CallFailure> {
+        let program = launcher
+            .launch(launch)
+            .await
+            .map_err(|error| CallFailure::Launch(error.to_string()))?;
+        let opened = || -> std::io::Result<Started> {
+            let stdout = pipe::Receiver::from_owned_fd(program.stdout)?;
+            Ok(Started {
+                stdin: pipe::Sender::from_owned_fd(program.stdin)?,
+                stdout: Lines::new(stdout, launch.terms.max_answer),
+                stderr: pipe::Receiver::from_owned_fd(program.stderr)?,
+                hold: program.hold,
+            })
+        };
+        opened().map_err(|error| CallFailure::Launch(format!("cannot use its pipes: {error}")))
+    }
 }
 
 /// A program's output, line by line.
@@ -64,12 +87,12 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub fn new(from: pipe::Receiver, max: usize) -> Lines {
+    pub(super) fn new(from: pipe::Receiver, max: usize) -> Lines {
         Lines { from, buffer: Vec::new(), begin: 0, looked: 0, max, ended: false }
     }
 
     /// The next line without its end; the rest at the end, if there is any. `None`: no more.
-    pub async fn next(&mut self) -> Result<Option<&[u8]>, CallFailure> {
+    pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, CallFailure> {
         loop {
             let fresh = &self.buffer[self.looked..];
             if let Some(at) = fresh.iter().position(|byte| *byte == b'\n') {
@@ -95,7 +118,7 @@ impl Lines {
     }
 
     /// Reads to the end and keeps nothing.
-    pub async fn drain(&mut self) {
+    pub(super) async fn drain(&mut self) {
         while !self.ended {
             self.buffer.clear();
             (self.begin, self.looked) = (0, 0);

@@ -1,34 +1,36 @@
 //! From what a plugin was granted to how its program is held.
 //!
-//! In: the plugin's tree, its runtime, its grants. Out: a [`Launch`] with a compiled plan, and how much of it is enforced here;
-//! or why it must not run. Without grants a program reads its own tree and the system's programs and libraries, writes its
-//! data directory and a `/tmp` of its own, sees neither home nor our state nor our socket, and has no network. What a level
-//! cannot enforce is tried at the next weaker one, down to what the operator accepts, never further. Pure but for looking at
-//! paths and making the two directories. Deliberately absent: who granted what (`store`), and enforcement (`greenroom_sandbox`).
+//! In: the plugin's tree, its runtime, its grants. Out: a [`Launch`] with a compiled plan, and how
+//! much of it is enforced here; or why it must not run. Without grants a program reads its own tree
+//! and the system's programs and libraries, writes its data directory and a `/tmp` of its own, sees
+//! neither home nor our state nor our socket, and has no network. What a level cannot enforce is
+//! tried at the next weaker one, down to what the operator accepts, never further. Pure but for
+//! looking at paths and making the two directories. Deliberately absent: who granted what
+//! (`store`), and enforcement (`greenroom_sandbox`).
 //!
-//! `proc.exec` absent means no new process at all, which a shell script can hardly do without; datawatch's format knows no
-//! such capability, so its scripts may start programs. A list in `proc.exec` is not told apart from `true` by any layer.
+//! `proc.exec` absent means no new process at all, which a shell script can hardly do without;
+//! datawatch's format knows no such capability, so its scripts may start programs. A list in
+//! `proc.exec` is not told apart from `true` by any layer.
 
 mod program;
 #[cfg(test)]
 mod tests;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use greenroom_protocol::manifest::{Allow, Allowed, Format, Runtime};
+use greenroom_formats::manifest::{Allow, Allowed, Format, Runtime};
+use greenroom_plugin_api::words;
 use greenroom_sandbox::plan::{Plan, compile};
 use greenroom_sandbox::policy::{
-    Allow as Exceptions, HostPattern, Level, Limits, Network, Policy, Reads,
+    Allow as Exceptions, HostPattern, Level, Limits, Network, Policy, Reach, Reads,
 };
-use greenroom_sandbox::probe::Probe;
+use greenroom_sandbox::probe::LazyProbe;
 
 use super::{Launch, MAX_ANSWER, MAX_DECLARED_ANSWER, Terms};
-use crate::sandbox::{Prober, Reach};
 
 /// Enough for an interpreter with its libraries; memory that is only reserved does not count.
 const MEMORY_MB: u64 = 512;
@@ -53,21 +55,12 @@ pub enum Enforcement {
     Enforced,
 }
 
+words! { Enforcement { Advisory "advisory", Partial "partial", Enforced "enforced", } }
+
 impl Enforcement {
-    pub const ALL: [Enforcement; 3] =
-        [Enforcement::Advisory, Enforcement::Partial, Enforcement::Enforced];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Enforcement::Advisory => "advisory",
-            Enforcement::Partial => "partial",
-            Enforcement::Enforced => "enforced",
-        }
-    }
-
     /// The value of `min_enforcement`.
     pub fn named(word: &str) -> Option<Enforcement> {
-        Enforcement::ALL.into_iter().find(|it| it.word() == word)
+        Enforcement::ALL.iter().copied().find(|it| it.word() == word)
     }
 
     fn of(plan: &Plan) -> Enforcement {
@@ -79,26 +72,19 @@ impl Enforcement {
     }
 }
 
-impl fmt::Display for Enforcement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
 /// What is the same for all plugins of a host.
 pub struct Profiles {
-    home: PathBuf,
+    pub home: PathBuf,
     /// Below it each plugin has `data/NAME` and `tmp/NAME`.
-    state: PathBuf,
+    pub state: PathBuf,
     /// Never seen by a plugin: our state, our sockets.
-    hidden: Vec<PathBuf>,
-    least: Enforcement,
-    prober: Prober,
-    probe: OnceLock<Probe>,
+    pub hidden: Vec<PathBuf>,
+    pub least: Enforcement,
+    pub probe: LazyProbe,
 }
 
 /// One runtime of one plugin.
-pub struct Wish<'a> {
+pub struct ProgramSpec<'a> {
     pub plugin: &'a str,
     /// Where its bytes are: what was agreed to.
     pub root: &'a Path,
@@ -125,8 +111,6 @@ pub enum ProfileError {
     Host { plugin: String, host: String, why: String },
     #[error("cannot make {} for plugin {plugin}: {source}", path.display())]
     Directory { plugin: String, path: PathBuf, source: io::Error },
-    #[error("cannot try what this machine can enforce: {0}")]
-    Probe(io::Error),
     #[error(
         "plugin {plugin} would run at level {found}, the least accepted is {least}: {why}; see greenroom sandbox doctor, or set plugins.min_enforcement"
     )]
@@ -134,65 +118,42 @@ pub enum ProfileError {
 }
 
 impl Profiles {
-    /// `state` is the plugins' own directory; `hidden` what no plugin may see.
-    pub fn new(
-        home: PathBuf,
-        state: PathBuf,
-        hidden: Vec<PathBuf>,
-        least: Enforcement,
-        prober: Prober,
-    ) -> Profiles {
-        Profiles { home, state, hidden, least, prober, probe: OnceLock::new() }
-    }
-
-    fn probe(&self) -> Result<&Probe, ProfileError> {
-        if let Some(probe) = self.probe.get() {
-            return Ok(probe);
-        }
-        let found = (self.prober)().map_err(ProfileError::Probe)?;
-        Ok(self.probe.get_or_init(|| found))
-    }
-
-    /// Where a plugin keeps what it wants to keep.
-    pub fn data_dir(&self, plugin: &str) -> PathBuf {
-        self.state.join("data").join(plugin)
-    }
-
-    /// How a program of this plugin is started. Blocks: looks at paths, and tries the machine's layers the first time.
-    pub fn launch(&self, wish: Wish<'_>) -> Result<Profiled, ProfileError> {
-        let program = self.program(&wish)?;
-        let (data, tmp) = (self.made(&wish, "data")?, self.made(&wish, "tmp")?);
-        let root = wish.root.canonicalize().map_err(|error| refused(&wish, wish.root, &error))?;
-        let (network, reach) = network(&wish)?;
-        let mut policy = self.policy(&wish, &root, data.clone(), tmp)?;
+    /// How a program of this plugin is started. Blocks: looks at paths, and tries the machine's
+    /// layers the first time.
+    pub fn launch(&self, spec: ProgramSpec<'_>) -> Result<Profiled, ProfileError> {
+        let program = self.program(&spec)?;
+        let (data, tmp) = (self.made(&spec, "data")?, self.made(&spec, "tmp")?);
+        let root = spec.root.canonicalize().map_err(|error| refused(&spec, spec.root, &error))?;
+        let (network, reach) = network(&spec)?;
+        let mut policy = self.policy(&spec, &root, data.clone(), tmp)?;
         policy.network = network;
         if let (false, Reads::Only(paths)) = (policy.spawn, &mut policy.reads) {
             paths.extend(program::needs(&program, Path::new(PATH)));
         }
-        let (plan, level) = self.strongest(&wish, policy)?;
+        let (plan, level) = self.strongest(&spec, policy)?;
         let mut argv: Vec<OsString> = vec![program.into()];
-        argv.extend(wish.runtime.command.iter().skip(1).map(OsString::from));
-        let env = environment(&wish, &root, &data);
+        argv.extend(spec.runtime.command.iter().skip(1).map(OsString::from));
+        let env = environment(&spec, &root, &data);
         let reach = reach.filter(|_| plan.steps.level == Level::Full);
-        let terms = terms(&wish);
-        let plugin = wish.plugin.to_owned();
+        let terms = terms(&spec);
+        let plugin = spec.plugin.to_owned();
         let launch = Launch { plugin, argv, env, cwd: root, plan: Arc::new(plan), reach, terms };
         Ok(Profiled { launch, level })
     }
 
     /// Inside the plugin's tree; a datawatch entry may be absolute.
-    fn program(&self, wish: &Wish<'_>) -> Result<PathBuf, ProfileError> {
-        let first = wish.runtime.command.first().filter(|first| !first.is_empty());
-        let first = first.ok_or_else(|| ProfileError::NoProgram { plugin: wish.plugin.into() })?;
-        let path = wish.root.join(first);
-        path.canonicalize().map_err(|error| refused(wish, &path, &error))
+    fn program(&self, spec: &ProgramSpec<'_>) -> Result<PathBuf, ProfileError> {
+        let first = spec.runtime.command.first().filter(|first| !first.is_empty());
+        let first = first.ok_or_else(|| ProfileError::NoProgram { plugin: spec.plugin.into() })?;
+        let path = spec.root.join(first);
+        path.canonicalize().map_err(|error| refused(spec, &path, &error))
     }
 
-    fn made(&self, wish: &Wish<'_>, kind: &str) -> Result<PathBuf, ProfileError> {
-        let path = self.state.join(kind).join(wish.plugin);
+    fn made(&self, spec: &ProgramSpec<'_>, kind: &str) -> Result<PathBuf, ProfileError> {
+        let path = self.state.join(kind).join(spec.plugin);
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.and_then(|()| path.canonicalize()).map_err(|source| ProfileError::Directory {
-            plugin: wish.plugin.to_owned(),
+            plugin: spec.plugin.to_owned(),
             path,
             source,
         })
@@ -200,7 +161,7 @@ impl Profiles {
 
     fn policy(
         &self,
-        wish: &Wish<'_>,
+        spec: &ProgramSpec<'_>,
         root: &Path,
         data: PathBuf,
         tmp: PathBuf,
@@ -211,17 +172,17 @@ impl Profiles {
         policy.hidden = self.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
         policy.hidden.extend(policy.home.clone().filter(|home| home.parent().is_some()));
         policy.writable = vec![data];
-        policy.writable.extend(self.paths(wish, "fs.write")?);
-        let mut reads = self.paths(wish, "fs.read")?;
+        policy.writable.extend(self.paths(spec, "fs.write")?);
+        let mut reads = self.paths(spec, "fs.read")?;
         reads.push(root.to_owned());
         policy.visible.clone_from(&reads);
         policy.reads = Reads::Only(reads);
-        let foreign = wish.format != Format::Native;
-        policy.spawn = foreign || granted(wish.grants, "proc.exec").is_some();
-        let dials = self.paths(wish, "socket.dial")?;
+        let foreign = spec.format != Format::Native;
+        policy.spawn = foreign || granted(spec.grants, "proc.exec").is_some();
+        let dials = self.paths(spec, "socket.dial")?;
         policy.allow = Exceptions { unix: !dials.is_empty(), debug: false };
         policy.visible.extend(dials);
-        let asked = &wish.runtime.limits;
+        let asked = &spec.runtime.limits;
         policy.limits = Limits {
             open_files: Some(asked.files.unwrap_or(FILES)),
             file_bytes: Some(FILE_BYTES),
@@ -233,8 +194,12 @@ impl Profiles {
     }
 
     /// The paths of a list, with `~`, and free of links.
-    fn paths(&self, wish: &Wish<'_>, capability: &str) -> Result<Vec<PathBuf>, ProfileError> {
-        let listed = granted(wish.grants, capability).map_or(&[][..], Allow::entries);
+    fn paths(
+        &self,
+        spec: &ProgramSpec<'_>,
+        capability: &str,
+    ) -> Result<Vec<PathBuf>, ProfileError> {
+        let listed = granted(spec.grants, capability).map_or(&[][..], Allow::entries);
         let real = |text: &String| {
             let path = match text.strip_prefix("~/") {
                 Some(rest) => self.home.join(rest),
@@ -242,9 +207,9 @@ impl Profiles {
             };
             if !path.is_absolute() {
                 let why = io::Error::other("it is not an absolute path");
-                return Err(refused(wish, &path, &why));
+                return Err(refused(spec, &path, &why));
             }
-            path.canonicalize().map_err(|error| refused(wish, &path, &error))
+            path.canonicalize().map_err(|error| refused(spec, &path, &error))
         };
         listed.iter().map(real).collect()
     }
@@ -252,38 +217,38 @@ impl Profiles {
     /// The strongest level this machine has, if that is enough.
     fn strongest(
         &self,
-        wish: &Wish<'_>,
+        spec: &ProgramSpec<'_>,
         policy: Policy,
     ) -> Result<(Plan, Enforcement), ProfileError> {
-        let probe = self.probe()?;
+        let probe = self.probe.get();
         let mut why = String::new();
-        for (level, without_landlock) in [
+        let levels = [
             (Level::Full, false),
             (Level::Full, true),
             (Level::Reduced, false),
             (Level::Bare, false),
-        ] {
+        ];
+        let plan = levels.into_iter().find_map(|(level, without_landlock)| {
             let mut policy = Policy { level, without_landlock, ..policy.clone() };
             if level == Level::Bare {
                 // A list of hosts holds nobody there, and that is what advisory says.
                 policy.network = Network::Open;
             }
-            match compile(&policy, probe) {
-                Ok(plan) => {
-                    let found = Enforcement::of(&plan);
-                    if found >= self.least {
-                        return Ok((plan, found));
-                    }
-                    let (plugin, least) = (wish.plugin.to_owned(), self.least);
-                    return Err(ProfileError::TooWeak { plugin, found, least, why });
-                }
-                // The first reason is about the strongest level.
-                Err(refused) if why.is_empty() => why = refused.to_string(),
-                Err(_) => {}
+            let compiled = compile(&policy, probe);
+            // The first reason is about the strongest level.
+            if let Some(refused) = compiled.as_ref().err().filter(|_| why.is_empty()) {
+                why = refused.to_string();
+            }
+            compiled.ok()
+        });
+        let found = plan.as_ref().map_or(Enforcement::Advisory, Enforcement::of);
+        match plan {
+            Some(plan) if found >= self.least => Ok((plan, found)),
+            _ => {
+                let (plugin, least) = (spec.plugin.to_owned(), self.least);
+                Err(ProfileError::TooWeak { plugin, found, least, why })
             }
         }
-        let (plugin, least) = (wish.plugin.to_owned(), self.least);
-        Err(ProfileError::TooWeak { plugin, found: Enforcement::Advisory, least, why })
     }
 }
 
@@ -291,17 +256,18 @@ fn granted<'a>(grants: &'a Allowed, capability: &str) -> Option<&'a Allow> {
     grants.get(capability).filter(|allow| allow.any())
 }
 
-fn refused(wish: &Wish<'_>, path: &Path, error: &io::Error) -> ProfileError {
+fn refused(spec: &ProgramSpec<'_>, path: &Path, error: &io::Error) -> ProfileError {
     ProfileError::Path {
-        plugin: wish.plugin.to_owned(),
+        plugin: spec.plugin.to_owned(),
         path: path.display().to_string(),
         why: error.to_string(),
     }
 }
 
-/// `true` is the whole network; a list goes through the daemon's proxy, which knows TLS and plain HTTP at their usual ports.
-fn network(wish: &Wish<'_>) -> Result<(Network, Option<Reach>), ProfileError> {
-    let list = match granted(wish.grants, "net.connect") {
+/// `true` is the whole network; a list goes through the daemon's proxy, which knows TLS and plain
+/// HTTP at their usual ports.
+fn network(spec: &ProgramSpec<'_>) -> Result<(Network, Option<Reach>), ProfileError> {
+    let list = match granted(spec.grants, "net.connect") {
         None => return Ok((Network::None, None)),
         Some(Allow::Flag(_)) => return Ok((Network::Open, None)),
         Some(Allow::List(list)) => list,
@@ -310,7 +276,7 @@ fn network(wish: &Wish<'_>) -> Result<(Network, Option<Reach>), ProfileError> {
     let mut hosts = Vec::with_capacity(list.len());
     for entry in list {
         let no = |why: String| ProfileError::Host {
-            plugin: wish.plugin.to_owned(),
+            plugin: spec.plugin.to_owned(),
             host: entry.clone(),
             why,
         };
@@ -332,16 +298,16 @@ fn network(wish: &Wish<'_>) -> Result<(Network, Option<Reach>), ProfileError> {
 }
 
 /// Complete: a program inherits nothing of ours.
-fn environment(wish: &Wish<'_>, root: &Path, data: &Path) -> Vec<(OsString, OsString)> {
+fn environment(spec: &ProgramSpec<'_>, root: &Path, data: &Path) -> Vec<(OsString, OsString)> {
     let ours: [(&str, OsString); 6] = [
         ("PATH", PATH.into()),
         ("HOME", data.into()),
         ("LANG", "C.UTF-8".into()),
-        ("GREENROOM_PLUGIN", wish.plugin.into()),
+        ("GREENROOM_PLUGIN", spec.plugin.into()),
         ("GREENROOM_PLUGIN_ROOT", root.into()),
         ("GREENROOM_PLUGIN_DATA", data.into()),
     ];
-    let mut env = wish.env.clone();
+    let mut env = spec.env.clone();
     for (name, value) in ours {
         if !env.iter().any(|(other, _)| other == name) {
             env.push((name.into(), value));
@@ -350,9 +316,9 @@ fn environment(wish: &Wish<'_>, root: &Path, data: &Path) -> Vec<(OsString, OsSt
     env
 }
 
-fn terms(wish: &Wish<'_>) -> Terms {
-    let terms = if wish.format == Format::Datawatch { Terms::DATAWATCH } else { Terms::NATIVE };
-    let declared = wish.runtime.limits.reply_mb.map(|mb| mb as usize * 1024 * 1024);
+fn terms(spec: &ProgramSpec<'_>) -> Terms {
+    let terms = if spec.format == Format::Datawatch { Terms::DATAWATCH } else { Terms::NATIVE };
+    let declared = spec.runtime.limits.reply_mb.map(|mb| mb as usize * 1024 * 1024);
     let max_answer = declared.unwrap_or(MAX_ANSWER).clamp(MAX_ANSWER, MAX_DECLARED_ANSWER);
     Terms { max_answer, ..terms }
 }

@@ -1,9 +1,11 @@
 //! What an answer says: one form for every runtime, a superset of datawatch's.
 //!
-//! In: the JSON object a program printed. Out: a [`Verdict`], or the failure that it is none. An action nobody knows, and a
-//! field of the wrong type, are failures: a guard with a typo must not pass everything. Deliberately absent: which actions a
-//! hook allows (`host`).
+//! In: the JSON object a program printed. Out: a [`Verdict`], or the failure that it is none. An
+//! action nobody knows, and a field of the wrong type, are failures: a guard with a typo must not
+//! pass everything. Deliberately absent: which actions a hook allows (`host`).
 
+use greenroom_engine::egress::Edit;
+use greenroom_plugin_api::words;
 use serde_json::{Map, Value};
 
 use super::CallFailure;
@@ -11,8 +13,9 @@ use super::CallFailure;
 /// The longest reason or error that is passed on.
 const MAX_REASON_CHARS: usize = 1000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
+    #[default]
     Pass,
     Mutate,
     Replace,
@@ -23,69 +26,42 @@ pub enum Action {
     EndSession,
 }
 
+words! { Action {
+    Pass "pass", Mutate "mutate", Replace "replace", Drop "drop", Block "block", Ask "ask",
+    Defer "defer", EndSession "end_session",
+} }
+
 impl Action {
     /// `None` for a name nobody knows. The empty one is datawatch's pass.
-    pub fn named(name: &str) -> Option<Action> {
-        Some(match name {
-            "" | "pass" | "allow" => Action::Pass,
-            "mutate" => Action::Mutate,
-            "replace" => Action::Replace,
-            "drop" => Action::Drop,
-            "block" | "deny" => Action::Block,
-            "ask" => Action::Ask,
-            "defer" => Action::Defer,
-            "end_session" => Action::EndSession,
-            _ => return None,
-        })
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Action::Pass => "pass",
-            Action::Mutate => "mutate",
-            Action::Replace => "replace",
-            Action::Drop => "drop",
-            Action::Block => "block",
-            Action::Ask => "ask",
-            Action::Defer => "defer",
-            Action::EndSession => "end_session",
+    fn named(name: &str) -> Option<Action> {
+        match name {
+            "" | "allow" => Some(Action::Pass),
+            "deny" => Some(Action::Block),
+            word => Action::ALL.iter().copied().find(|action| action.word() == word),
         }
     }
 }
 
-/// What becomes of one item of a batch; items without one pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edit {
-    pub item: usize,
-    /// `None`: dropped.
-    pub text: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     pub action: Action,
     pub fields: Map<String, Value>,
     pub line: Option<String>,
-    /// In the order they came; each names another item.
-    pub edits: Vec<Edit>,
+    /// What becomes of items of a batch, in the order they came; each names another item. Items
+    /// without one pass.
+    pub edits: Vec<(usize, Edit)>,
     /// Without control characters, and not long.
     pub reason: String,
 }
 
 impl Verdict {
     pub fn block(reason: &str) -> Verdict {
-        Verdict {
-            action: Action::Block,
-            fields: Map::new(),
-            line: None,
-            edits: Vec::new(),
-            reason: shown(reason.trim()),
-        }
+        let reason = shown(reason.trim());
+        Verdict { action: Action::Block, reason, ..Verdict::default() }
     }
 
     pub fn read(answer: &Map<String, Value>) -> Result<Verdict, CallFailure> {
-        let error = text(answer, "error")?.filter(|error| !error.is_empty());
-        if let Some(error) = error {
+        if let Some(error) = text(answer, "error")?.filter(|error| !error.is_empty()) {
             return Err(CallFailure::Reported(shown(&error)));
         }
         if answer.get("ok") == Some(&Value::Bool(false)) {
@@ -108,7 +84,7 @@ impl Verdict {
     }
 }
 
-fn malformed(why: &str) -> CallFailure {
+pub(crate) fn malformed(why: &str) -> CallFailure {
     CallFailure::Malformed { why: why.to_owned() }
 }
 
@@ -121,31 +97,31 @@ fn text(answer: &Map<String, Value>, key: &'static str) -> Result<Option<String>
 }
 
 /// `[[3, "text"], [9, null]]`.
-fn edits(answer: &Map<String, Value>) -> Result<Vec<Edit>, CallFailure> {
+fn edits(answer: &Map<String, Value>) -> Result<Vec<(usize, Edit)>, CallFailure> {
     let list = match answer.get("edits") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Array(list)) => list,
         Some(_) => return Err(malformed("`edits` is not a list")),
     };
     let mut seen = std::collections::HashSet::with_capacity(list.len());
-    let edit = |pair: &Value| -> Option<Edit> {
+    let edit = |pair: &Value| -> Option<(usize, Edit)> {
         let [item, text] = pair.as_array()?.as_slice() else { return None };
         let item = usize::try_from(item.as_u64()?).ok()?;
-        let text = match text {
-            Value::Null => None,
-            Value::String(text) => Some(text.clone()),
+        let edit = match text {
+            Value::Null => Edit::Drop,
+            Value::String(text) => Edit::Replace(text.clone()),
             _ => return None,
         };
-        seen.insert(item).then_some(Edit { item, text })
+        seen.insert(item).then_some((item, edit))
     };
-    let made: Option<Vec<Edit>> = list.iter().map(edit).collect();
+    let made: Option<Vec<(usize, Edit)>> = list.iter().map(edit).collect();
     made.ok_or_else(|| {
         malformed("`edits` must be pairs of an item and a string or null, each once")
     })
 }
 
 /// Safe to print: no control characters, not endless.
-pub fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     clean.take(MAX_REASON_CHARS).collect()
 }
@@ -168,8 +144,7 @@ mod tests {
         let replaced = read(json!({"action": "replace", "line": "x"})).unwrap();
         assert_eq!(replaced.line.as_deref(), Some("x"));
         let edited = read(json!({"edits": [[3, "x"], [9, null]]})).unwrap();
-        assert_eq!(edited.edits[0], Edit { item: 3, text: Some("x".into()) });
-        assert_eq!(edited.edits[1], Edit { item: 9, text: None });
+        assert_eq!(edited.edits, [(3, Edit::Replace("x".into())), (9, Edit::Drop)]);
         let blocked = read(json!({"action": "block", "reason": "no\u{1b}[31m"})).unwrap();
         assert_eq!(blocked.reason, "no [31m");
     }

@@ -1,4 +1,5 @@
-//! Where a plugin can be taken from: a directory, an archive, a repository. Out: a directory of ours with its files.
+//! Where a plugin can be taken from: a directory, an archive, a repository. Out: a directory of
+//! ours with its files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -8,7 +9,13 @@ use std::path::{Component, Path, PathBuf};
 use super::error::StoreError;
 use super::survey::manifest_file;
 use super::tree::{BYTES_MAX, FILES_MAX};
-use crate::git;
+
+/// Clones a repository at a branch or tag, or at its default, into a directory that must not exist,
+/// and answers the commit. Only `https://` and `file://` addresses are asked for. The daemon hands
+/// in the git that trusts no repository.
+pub type CloneRepository = fn(&str, Option<&str>, &Path) -> Result<String, CloneError>;
+
+pub type CloneError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What `plugin add` was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +88,13 @@ fn is_archive(name: &str) -> bool {
     [".tar", ".tar.gz", ".tgz"].iter().any(|end| name.ends_with(end))
 }
 
-/// Brings the files into `staging`, or says where they are already. Answers that directory and the lock's description.
-pub fn fetch(source: &Source, staging: &Path) -> Result<(PathBuf, String), StoreError> {
+/// Brings the files into `staging`, or says where they are already. Answers that directory and the
+/// lock's description.
+pub(super) fn fetch(
+    source: &Source,
+    clone: CloneRepository,
+    staging: &Path,
+) -> Result<(PathBuf, String), StoreError> {
     match source {
         Source::Directory(path) => Ok((path.clone(), source.describe(None))),
         Source::Archive(path) => {
@@ -90,9 +102,9 @@ pub fn fetch(source: &Source, staging: &Path) -> Result<(PathBuf, String), Store
             Ok((within(staging), source.describe(None)))
         }
         Source::Git { url, revision } => {
-            let commit = git::clone(url, revision.as_deref(), staging)
+            let commit = clone(url, revision.as_deref(), staging)
                 .map_err(|error| StoreError::Git { url: source.describe(None), source: error })?;
-            Ok((within(staging), source.describe(Some(commit.as_str()))))
+            Ok((within(staging), source.describe(Some(&commit))))
         }
     }
 }
@@ -121,10 +133,8 @@ fn unpack(archive: &Path, into: &Path) -> Result<(), StoreError> {
     let fault = |why: String| StoreError::Source { from: archive.display().to_string(), why };
     let file = File::open(archive).map_err(|error| fault(error.to_string()))?;
     let packed = archive.extension().is_some_and(|end| end == "gz" || end == "tgz");
-    let reader: Box<dyn Read> = match packed {
-        true => Box::new(flate2::read::GzDecoder::new(file)),
-        false => Box::new(file),
-    };
+    let reader: Box<dyn Read> =
+        if packed { Box::new(flate2::read::GzDecoder::new(file)) } else { Box::new(file) };
     make_dir(into).map_err(|error| fault(error.to_string()))?;
     // Padding and headers are part of what is read, so a little more than the files themselves.
     let mut tar = tar::Archive::new(reader.take(BYTES_MAX + (FILES_MAX as u64) * 2048));

@@ -1,15 +1,14 @@
-//! What an operator decides about plugins: add, link, remove, grant, revoke, and taking changed scripts as they are.
+//! What an operator decides about plugins: add, link, remove, grant, revoke, and taking changed
+//! scripts as they are.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use greenroom_protocol::Timestamp;
-use greenroom_protocol::manifest::{Allow, Allowed, Format, Manifest};
+use greenroom_formats::manifest::{Allow, Allowed, Format, Manifest};
 
 use super::add::{self, Source};
 use super::lock::{Lock, Origin, Record, Trust};
-use super::{Inner, Passing, Store, StoreError, make_private, owner, pin, remove, survey, unknown};
-use crate::host::supply::{Found, Standing};
+use super::{Inner, Store, StoreError, owner, pin, remove, survey, unknown};
+use crate::host::{Found, Standing};
 
 /// A plugin that was added or linked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,16 +30,11 @@ pub struct Granting {
     pub by: String,
 }
 
-pub(super) fn now() -> String {
-    Timestamp::from_system(SystemTime::now()).to_string()
-}
-
 impl Store {
     /// Copies a plugin into the store. It does not run before it is granted.
     pub fn add(&self, source: &str) -> Result<Taken, StoreError> {
         let source = Source::parse(source)?;
-        make_private(&self.places.store)
-            .map_err(|error| disk("create", &self.places.store, error))?;
+        self.make_store()?;
         let staging = self.staging();
         let taken = self.add_from(&source, &staging);
         remove(&staging);
@@ -48,32 +42,19 @@ impl Store {
     }
 
     fn add_from(&self, source: &Source, staging: &Path) -> Result<Taken, StoreError> {
-        let (dir, described) = add::fetch(source, staging)?;
+        let (dir, described) = add::fetch(source, self.clone, staging)?;
         let plugin = survey::read(&dir)?;
         let name = plugin.manifest.plugin.name.clone();
         let mut inner = self.inner();
         let mut lock = Lock::read(&self.places.lock)?;
         self.free(&mut inner, &lock, &name, Origin::Added)?;
-        let tree_fault = |source| StoreError::Tree { dir: dir.clone(), source };
-        let digest = survey::digest(&plugin).map_err(tree_fault)?;
+        let digest = survey::digest(&dir, &plugin)?;
         self.keep(&mut inner, &dir, &plugin, &digest)?;
         let before = lock.get(&name);
         let same =
             before.is_some_and(|record| record.tree == digest && record.trust == Trust::Trusted);
         if !same {
-            lock.put(Record {
-                name: name.clone(),
-                version: plugin.manifest.plugin.version.clone(),
-                origin: Origin::Added,
-                source: described,
-                path: None,
-                format: plugin.manifest.format,
-                tree: digest.clone(),
-                trust: Trust::Untrusted,
-                granted_at: None,
-                granted_by: None,
-                grants: Allowed::new(),
-            });
+            lock.put(Record::new(&plugin.manifest, &digest, Origin::Added, described));
             lock.write(&self.places.lock)?;
         }
         Ok(Taken { name, digest, trusted: same })
@@ -90,21 +71,11 @@ impl Store {
         let mut inner = self.inner();
         let mut lock = Lock::read(&self.places.lock)?;
         self.free(&mut inner, &lock, &name, Origin::Linked)?;
-        let digest = survey::digest(&plugin)
-            .map_err(|source| StoreError::Tree { dir: dir.to_owned(), source })?;
-        lock.put(Record {
-            name: name.clone(),
-            version: plugin.manifest.plugin.version.clone(),
-            origin: Origin::Linked,
-            source: format!("link+{}", dir.display()),
-            path: Some(dir.to_owned()),
-            format: plugin.manifest.format,
-            tree: digest.clone(),
-            trust: Trust::Dev,
-            granted_at: Some(now()),
-            granted_by: Some(by.to_owned()),
-            grants: plugin.manifest.capabilities.asked.clone(),
-        });
+        let digest = survey::digest(dir, &plugin)?;
+        let source = format!("link+{}", dir.display());
+        let record = Record::new(&plugin.manifest, &digest, Origin::Linked, source);
+        let record = Record { path: Some(dir.to_owned()), ..record };
+        lock.put(record.granted(Trust::Dev, by, plugin.manifest.capabilities.asked.clone()));
         lock.write(&self.places.lock)?;
         Ok(Taken { name, digest, trusted: true })
     }
@@ -124,30 +95,51 @@ impl Store {
                 return Err(taken(Path::new(&record.source)));
             }
         }
-        let all = self.survey_all(inner).unwrap_or_default();
+        let all = self.agreeable(inner, None)?;
+        self.dropped_dir(&all, name).map_or(Ok(()), |dir| Err(taken(dir)))
+    }
+
+    /// Where the operator put it, if in the plugins directory.
+    fn dropped_dir<'a>(&self, all: &'a [Found], name: &str) -> Option<&'a Path> {
         let dropped =
             |found: &&Found| found.name == name && found.dir.starts_with(&self.places.plugins);
-        match all.iter().find(dropped) {
-            Some(found) => Err(taken(&found.dir)),
-            None => Ok(()),
+        all.iter().find(dropped).map(|found| found.dir.as_path())
+    }
+
+    /// What there is, where more may be agreed to: while it is not known who was required, a new
+    /// agreement would hide it, unless it is about the `one` that is not known.
+    fn agreeable(&self, inner: &mut Inner, one: Option<&str>) -> Result<Vec<Found>, StoreError> {
+        let survey = self.survey_all(inner);
+        match survey.unguarded {
+            Some(unguarded) if one.is_none() || unguarded.plugin.as_deref() != one => {
+                Err(StoreError::Unguarded(unguarded))
+            }
+            _ => Ok(survey.found),
         }
     }
 
     /// Forgets an added or linked plugin; the copy goes when nobody needs it.
     pub fn remove(&self, name: &str) -> Result<(), StoreError> {
         let mut inner = self.inner();
-        if inner.passing.remove(name).is_some() {
+        if inner.loaded.remove(name).is_some() {
             return Ok(());
         }
-        let mut lock = Lock::read(&self.places.lock)?;
-        let all = self.survey_all(&mut inner).unwrap_or_default();
-        if let Some(found) = all
-            .iter()
-            .find(|found| found.name == name && found.dir.starts_with(&self.places.plugins))
-        {
-            return Err(StoreError::Dropped { name: name.to_owned(), dir: found.dir.clone() });
+        let all = self.survey_all(&mut inner).found;
+        if let Some(dir) = self.dropped_dir(&all, name) {
+            return Err(StoreError::Dropped { name: name.to_owned(), dir: dir.to_owned() });
         }
-        let record = lock.remove(name).ok_or_else(|| unknown(name, &all))?;
+        let claimed = self.end_claim(name)?;
+        let record = match Lock::read(&self.places.lock) {
+            Ok(mut lock) => lock.remove(name).map(|record| (lock, record)),
+            Err(_) if claimed => None,
+            Err(error) => return Err(error),
+        };
+        let (lock, record) = match record {
+            Some(found) => found,
+            // The lock did not name it any more; its claim was all there was to remove.
+            None if claimed => return Ok(()),
+            None => return Err(unknown(name, &all)),
+        };
         lock.write(&self.places.lock)?;
         let needed = lock.all().iter().any(|other| other.tree == record.tree);
         if record.origin == Origin::Added && !needed {
@@ -159,6 +151,7 @@ impl Store {
     /// Agrees to a plugin as it is now.
     pub fn grant(&self, name: &str, granting: &Granting) -> Result<Found, StoreError> {
         let mut inner = self.inner();
+        self.agreeable(&mut inner, Some(name))?;
         let found = self.find(&mut inner, name)?;
         let Some(manifest) = &found.manifest else {
             let why = match &found.standing {
@@ -167,41 +160,33 @@ impl Store {
             };
             return Err(StoreError::Program { path: found.dir.clone(), why });
         };
-        if let Some(expected) =
-            granting.digest.as_ref().filter(|expected| **expected != found.digest)
-        {
-            let (name, expected, found) = (name.to_owned(), expected.clone(), found.digest.clone());
-            return Err(StoreError::Digest { name, expected, found });
+        let other = |expected: &str| {
+            let (expected, found) = (expected.to_owned(), found.digest.clone());
+            Err(StoreError::Digest { name: name.to_owned(), expected, found })
+        };
+        if let Some(expected) = granting.digest.as_ref().filter(|it| **it != found.digest) {
+            return other(expected);
         }
         let grants = narrowed(name, manifest, granting.only.as_deref())?;
         let mut lock = Lock::read(&self.places.lock)?;
-        let before = lock.get(name).cloned();
-        let origin = before.as_ref().map_or(Origin::Dropped, |record| record.origin);
-        // What was added and has changed in the store was tampered with: nobody can agree to that.
-        if origin == Origin::Added && found.standing == Standing::Modified {
-            let expected = before.map(|record| record.tree).unwrap_or_default();
-            return Err(StoreError::Digest {
-                name: name.to_owned(),
-                expected,
-                found: found.digest,
-            });
-        }
-        lock.put(Record {
-            name: name.to_owned(),
-            version: manifest.plugin.version.clone(),
-            origin,
-            source: before.as_ref().map_or_else(
-                || format!("dir+{}", found.dir.display()),
-                |record| record.source.clone(),
-            ),
-            path: before.map_or_else(|| Some(found.dir.clone()), |record| record.path),
-            format: manifest.format,
-            tree: found.digest.clone(),
-            trust: if origin == Origin::Linked { Trust::Dev } else { Trust::Trusted },
-            granted_at: Some(now()),
-            granted_by: Some(granting.by.clone()),
-            grants,
-        });
+        let (origin, source, path) = match lock.get(name).cloned() {
+            // What was added and has changed in the store was tampered with: nobody can agree to
+            // that.
+            Some(Record { origin: Origin::Added, tree, .. })
+                if found.standing == Standing::Modified =>
+            {
+                return other(&tree);
+            }
+            Some(before) => (before.origin, before.source, before.path),
+            None => {
+                let source = format!("dir+{}", found.dir.display());
+                (Origin::Dropped, source, Some(found.dir.clone()))
+            }
+        };
+        let record = Record::new(manifest, &found.digest, origin, source);
+        let record = Record { name: name.to_owned(), path, ..record };
+        let trust = if origin == Origin::Linked { Trust::Dev } else { Trust::Trusted };
+        lock.put(record.granted(trust, &granting.by, grants));
         lock.write(&self.places.lock)?;
         self.find(&mut inner, name)
     }
@@ -210,32 +195,27 @@ impl Store {
     pub fn revoke(&self, name: &str) -> Result<Found, StoreError> {
         let mut inner = self.inner();
         let found = self.find(&mut inner, name)?;
-        let mut lock = Lock::read(&self.places.lock)?;
+        let claimed = self.end_claim(name)?;
+        let mut lock = match Lock::read(&self.places.lock) {
+            Ok(lock) => lock,
+            Err(_) if claimed => return Ok(found),
+            Err(error) => return Err(error),
+        };
         match lock.get(name).cloned() {
-            Some(record) if record.origin == Origin::Linked => {
-                lock.remove(name);
-            }
-            Some(mut record) => {
-                record.trust = Trust::Untrusted;
-                record.granted_at = None;
-                record.granted_by = None;
-                record.grants = Allowed::new();
-                lock.put(record);
-            }
+            Some(record) if record.origin == Origin::Linked => drop(lock.remove(name)),
+            Some(record) => lock.put(record.revoked()),
             None => return Ok(found),
         }
         lock.write(&self.places.lock)?;
         Ok(self.find(&mut inner, name).unwrap_or(found))
     }
 
-    /// Takes the operator's own scripts as they are now, if nobody else can have written them. Answers whose bytes changed.
+    /// Takes the operator's own scripts as they are now, if nobody else can have written them.
+    /// Answers whose bytes changed.
     pub fn accept(&self, only: Option<&str>) -> Result<Vec<String>, StoreError> {
         let mut inner = self.inner();
         let mut lock = Lock::read(&self.places.lock)?;
-        let all = self.survey_all(&mut inner).map_err(|error| StoreError::Lock {
-            path: self.places.lock.clone(),
-            why: error.to_string(),
-        })?;
+        let all = self.survey_all(&mut inner).found;
         let mut accepted = Vec::new();
         for found in all.iter().filter(|found| only.is_none_or(|only| only == found.name)) {
             let datawatch = found.manifest.as_ref().is_some_and(|m| m.format == Format::Datawatch);
@@ -257,7 +237,8 @@ impl Store {
         Ok(accepted)
     }
 
-    /// Takes a plugin for this daemon's life, with all it asks for: whoever may do this has agreed by doing it.
+    /// Takes a plugin for this daemon's life, with all it asks for: whoever may do this has agreed
+    /// by doing it.
     pub fn load(&self, manifest: &Path) -> Result<String, StoreError> {
         let dir: PathBuf = manifest.parent().map(Path::to_owned).unwrap_or_default();
         let loaded = survey::read_manifest(manifest)?;
@@ -273,20 +254,22 @@ impl Store {
         let mut inner = self.inner();
         let lock = Lock::read(&self.places.lock)?;
         self.free(&mut inner, &lock, &name, Origin::Added)?;
-        if let Some(passing) = inner.passing.get(&name) {
-            return Err(StoreError::Taken { name, by: passing.root.clone() });
+        if let Some(loaded) = inner.loaded.get(&name) {
+            return Err(StoreError::Taken { name, by: self.copy_of(&loaded.tree) });
         }
-        let digest = survey::digest(&plugin)
-            .map_err(|source| StoreError::Tree { dir: dir.clone(), source })?;
-        let root = self.keep(&mut inner, &dir, &plugin, &digest)?;
-        inner.passing.insert(name.clone(), Passing { root, digest });
+        let digest = survey::digest(&dir, &plugin)?;
+        self.keep(&mut inner, &dir, &plugin, &digest)?;
+        let source = format!("load+{}", manifest.display());
+        let record = Record::new(&plugin.manifest, &digest, Origin::Added, source);
+        let asked = plugin.manifest.capabilities.asked.clone();
+        inner.loaded.insert(name.clone(), record.granted(Trust::Trusted, "loaded", asked));
         Ok(name)
     }
 
     /// Forgets what was loaded. Not what the operator has: that is `remove`.
     pub fn unload(&self, name: &str) -> Result<(), StoreError> {
         let mut inner = self.inner();
-        match inner.passing.remove(name) {
+        match inner.loaded.remove(name) {
             Some(_) => Ok(()),
             None => Err(self.find(&mut inner, name).err().unwrap_or_else(|| StoreError::Source {
                 from: name.to_owned(),
@@ -297,14 +280,8 @@ impl Store {
     }
 
     fn find(&self, inner: &mut Inner, name: &str) -> Result<Found, StoreError> {
-        let all = self.survey_all(inner).map_err(|error| StoreError::Lock {
-            path: self.places.lock.clone(),
-            why: error.to_string(),
-        })?;
-        match all.iter().find(|found| found.name == name) {
-            Some(found) => Ok(found.clone()),
-            None => Err(unknown(name, &all)),
-        }
+        let all = self.survey_all(inner).found;
+        all.iter().find(|found| found.name == name).cloned().ok_or_else(|| unknown(name, &all))
     }
 }
 
@@ -325,26 +302,17 @@ fn narrowed(
         let not_asked =
             || StoreError::NotAsked { name: name.to_owned(), capability: wanted.clone() };
         let allow = asked.get(capability).filter(|allow| allow.any()).ok_or_else(not_asked)?;
-        match value {
-            None => {
-                grants.insert(capability.to_owned(), allow.clone());
-            }
-            Some(value) => {
-                let one = Allow::List(vec![value.to_owned()]);
-                if !allow.covers(&one) {
-                    return Err(not_asked());
-                }
-                match grants.entry(capability.to_owned()).or_insert_with(|| Allow::List(Vec::new()))
-                {
-                    Allow::List(list) => list.push(value.to_owned()),
-                    Allow::Flag(_) => {}
-                }
-            }
+        let Some(value) = value else {
+            grants.insert(capability.to_owned(), allow.clone());
+            continue;
+        };
+        if !allow.covers(&Allow::List(vec![value.to_owned()])) {
+            return Err(not_asked());
+        }
+        let granted = grants.entry(capability.to_owned());
+        if let Allow::List(list) = granted.or_insert_with(|| Allow::List(Vec::new())) {
+            list.push(value.to_owned());
         }
     }
     Ok(grants)
-}
-
-fn disk(step: &'static str, path: &Path, source: std::io::Error) -> StoreError {
-    StoreError::Disk { step, path: path.to_owned(), source }
 }

@@ -1,13 +1,14 @@
-//! The copies that run: one directory per digest, written by nobody, removed when no agreement names it.
+//! The copies that run: one directory per digest, written by nobody, removed when no agreement
+//! names it.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::error::{StoreError, TreeError};
 use super::lock::Lock;
+use super::required::MARK;
 use super::survey::{self, Plugin};
 use super::{Inner, Store};
 
@@ -29,11 +30,7 @@ impl Store {
         if to.is_dir() {
             return Ok(to);
         }
-        let fault = |step, path: &Path| {
-            let path = path.to_owned();
-            move |source| StoreError::Disk { step, path, source }
-        };
-        make_private(&self.places.store).map_err(fault("create", &self.places.store))?;
+        self.make_store()?;
         let staging = self.staging();
         let copied = plugin
             .tree
@@ -46,17 +43,25 @@ impl Store {
         };
         if let Err(source) = copied {
             remove(&staging);
-            return Err(StoreError::Tree { dir: dir.to_owned(), source });
+            return Err(StoreError::tree(dir, source));
         }
-        seal(&staging);
+        // Nobody writes into a copy.
+        each_dir(&staging, 0o555);
         match fs::rename(&staging, &to) {
             Ok(()) => {}
-            // Somebody else made the same one.
+            // Another call has made the same copy meanwhile.
             Err(_) if to.is_dir() => remove(&staging),
-            Err(error) => return Err(fault("create", &to)(error)),
+            Err(error) => return Err(StoreError::disk("create", &to, error)),
         }
         inner.known.remove(&to);
         Ok(to)
+    }
+
+    /// Ours alone.
+    pub(super) fn make_store(&self) -> Result<(), StoreError> {
+        let dir = &self.places.store;
+        let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(dir);
+        made.map_err(|error| StoreError::disk("create", dir, error))
     }
 
     /// A name nobody uses, beside the copies: a directory is renamed within its parent.
@@ -66,15 +71,16 @@ impl Store {
         self.places.store.join(format!(".new-{}-{count}", std::process::id()))
     }
 
-    /// Removes copies that no agreement names: of earlier versions, and of additions that did not come to an end.
+    /// Removes copies that no agreement names: of earlier versions, and of additions that did not
+    /// come to an end.
     pub(super) fn sweep(&self, lock: &Lock, inner: &Inner) {
-        // What this process is making is no leftover.
+        // Directories that this process fills just now stay.
         let ours = format!(".new-{}-", std::process::id());
         let needed = |path: &Path| {
-            path.file_name()
-                .is_some_and(|name| name.as_encoded_bytes().starts_with(ours.as_bytes()))
-                || lock.all().iter().any(|record| self.copy_of(&record.tree) == *path)
-                || inner.passing.values().any(|passing| passing.root == path)
+            path.file_name().is_some_and(|name| {
+                name.as_encoded_bytes().starts_with(ours.as_bytes()) || name == MARK
+            }) || lock.all().iter().any(|record| self.copy_of(&record.tree) == *path)
+                || inner.loaded.values().any(|record| self.copy_of(&record.tree) == *path)
         };
         for entry in fs::read_dir(&self.places.store).into_iter().flatten().flatten() {
             if !needed(&entry.path()) {
@@ -84,35 +90,19 @@ impl Store {
     }
 }
 
-pub(super) fn make_private(dir: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().mode(0o700).recursive(true).create(dir)
-}
-
-/// Nobody writes into a copy.
-fn seal(root: &Path) {
-    each_dir(root, 0o555);
-}
-
 /// Copies are read-only; that must not keep us from removing them.
 pub(super) fn remove(root: &Path) {
     each_dir(root, 0o700);
     let _ = fs::remove_dir_all(root);
 }
 
+/// Both modes let us read a directory, so it gets its own before what is below it.
 fn each_dir(root: &Path, mode: u32) {
     let mut ahead = vec![root.to_owned()];
     while let Some(dir) = ahead.pop() {
-        if mode & 0o200 != 0 {
-            let _ = fs::set_permissions(&dir, fs::Permissions::from_mode(mode));
-        }
+        let _ = fs::set_permissions(&dir, fs::Permissions::from_mode(mode));
         let inside = fs::read_dir(&dir).into_iter().flatten().flatten();
-        ahead.extend(
-            inside
-                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-                .map(|entry| entry.path()),
-        );
-        if mode & 0o200 == 0 {
-            let _ = fs::set_permissions(&dir, fs::Permissions::from_mode(mode));
-        }
+        let dirs = inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        ahead.extend(dirs.map(|entry| entry.path()));
     }
 }

@@ -1,11 +1,12 @@
 //! What can go wrong with a plugin's files.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use greenroom_protocol::tree::FileError;
+use greenroom_formats::tree::FileError;
 
-use crate::git::GitError;
+use super::add::CloneError;
+use crate::host::Unguarded;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -34,9 +35,11 @@ pub enum StoreError {
     #[error("cannot add {from}: {why}")]
     Source { from: String, why: String },
     #[error("cannot clone {url}: {source}")]
-    Git { url: String, source: GitError },
+    Git { url: String, source: CloneError },
     #[error("cannot read {}: {why}", path.display())]
     Lock { path: PathBuf, why: String },
+    #[error("cannot agree to plugins: {}", .0.why)]
+    Unguarded(Unguarded),
 }
 
 /// Why a directory cannot be taken as a plugin.
@@ -63,6 +66,14 @@ pub enum TreeError {
 }
 
 impl StoreError {
+    pub(super) fn disk(step: &'static str, path: &Path, source: io::Error) -> StoreError {
+        StoreError::Disk { step, path: path.to_owned(), source }
+    }
+
+    pub(super) fn tree(dir: &Path, source: TreeError) -> StoreError {
+        StoreError::Tree { dir: dir.to_owned(), source }
+    }
+
     /// A command or a file that helps.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -70,8 +81,18 @@ impl StoreError {
                 Some(format!("did you mean {nearest}?"))
             }
             StoreError::Unknown { .. } => Some("list plugins with greenroom plugin list".into()),
-            StoreError::Dropped { dir, .. } => {
-                Some(format!("rm -r {} && greenroom plugin reload", dir.display()))
+            StoreError::Dropped { name, dir } => {
+                let dir = dir.display();
+                Some(format!(
+                    "greenroom plugin revoke {name}; rm -r {dir} && greenroom plugin reload"
+                ))
+            }
+            StoreError::Unguarded(unguarded) => Some(unguarded.hint.clone()),
+            StoreError::Lock { path, .. } => {
+                let path = path.display();
+                Some(format!(
+                    "put it back, or mv {path} {path}.damaged and agree to the plugins anew"
+                ))
             }
             StoreError::Taken { name, .. } => Some(format!("greenroom plugin remove {name}")),
             StoreError::Digest { name, .. } => Some(format!("greenroom plugin info {name}")),

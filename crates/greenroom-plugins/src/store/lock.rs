@@ -1,12 +1,11 @@
 //! `plugins.lock`: what was agreed to, bound to digests. Written by machine, 0600, by rename.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use greenroom_engine::keep;
-use greenroom_protocol::manifest::{Allowed, Format};
+use greenroom_engine::keep::{self, Lasting};
+use greenroom_formats::manifest::{Allowed, Format, Manifest};
+use greenroom_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::error::StoreError;
@@ -39,16 +38,6 @@ pub enum Origin {
     Added,
     /// `plugin link`: it runs where it lies.
     Linked,
-}
-
-impl Origin {
-    pub fn word(self) -> &'static str {
-        match self {
-            Origin::Dropped => "dropped",
-            Origin::Added => "added",
-            Origin::Linked => "linked",
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,46 +75,68 @@ pub struct Record {
     pub grants: Allowed,
 }
 
+impl Record {
+    /// The record of a plugin that nobody has agreed to.
+    pub fn new(manifest: &Manifest, tree: &str, origin: Origin, source: String) -> Record {
+        Record {
+            name: manifest.plugin.name.clone(),
+            version: manifest.plugin.version.clone(),
+            origin,
+            source,
+            path: None,
+            format: manifest.format,
+            tree: tree.to_owned(),
+            trust: Trust::Untrusted,
+            granted_at: None,
+            granted_by: None,
+            grants: Allowed::new(),
+        }
+    }
+
+    /// The same one, agreed to now.
+    pub fn granted(self, trust: Trust, by: &str, grants: Allowed) -> Record {
+        let granted_at = Some(Timestamp::from_system(SystemTime::now()).to_string());
+        Record { trust, granted_at, granted_by: Some(by.to_owned()), grants, ..self }
+    }
+
+    /// The same one, no longer agreed to.
+    pub fn revoked(self) -> Record {
+        let grants = Allowed::new();
+        Record { trust: Trust::Untrusted, granted_at: None, granted_by: None, grants, ..self }
+    }
+}
+
 impl Lock {
-    /// Without a file there is nothing agreed to. A file that cannot be read is an error: an empty one would be an answer.
+    /// Without a file there is nothing agreed to. A file that cannot be read is an error: an empty
+    /// one would be an answer.
     pub fn read(path: &Path) -> Result<Lock, StoreError> {
+        Ok(Lock::find(path)?.unwrap_or_default())
+    }
+
+    /// The same; `None` without a file.
+    pub fn find(path: &Path) -> Result<Option<Lock>, StoreError> {
         let fault = |why: String| StoreError::Lock { path: path.to_owned(), why };
-        // Somebody else's file is nobody's consent.
+        // A file of another user would be another user's consent: `keep` refuses to read it.
         let read = keep::read(path, BYTES_MAX).map_err(|error| fault(error.to_string()))?;
-        let Some(bytes) = read else { return Ok(Lock::default()) };
+        let Some(bytes) = read else { return Ok(None) };
         let text = String::from_utf8(bytes).map_err(|_| fault("it is not UTF-8".to_owned()))?;
         let lock: Lock = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             fault(format!("line {line}: {}", error.message()))
         })?;
         match lock.version {
-            VERSION => Ok(lock),
+            VERSION => Ok(Some(lock)),
             other => Err(fault(format!("it has version {other}, this host reads {VERSION}"))),
         }
     }
 
     pub fn write(&self, path: &Path) -> Result<(), StoreError> {
-        let fault = |step, path: &Path| {
-            let path = path.to_owned();
-            move |source| StoreError::Disk { step, path, source }
-        };
         let text = toml::to_string(self)
             .map_err(|error| StoreError::Lock { path: path.to_owned(), why: error.to_string() })?;
-        let beside = path.with_extension("lock.new");
-        let _ = fs::remove_file(&beside);
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&beside)
-            .map_err(fault("write", &beside))?;
-        file.write_all(
-            b"# Written by greenroom. What may run, bound to the bytes that were agreed to.\n",
-        )
-        .and_then(|()| file.write_all(text.as_bytes()))
-        .and_then(|()| file.sync_all())
-        .map_err(fault("write", &beside))?;
-        fs::rename(&beside, path).map_err(fault("replace", path))
+        let head =
+            "# Written by greenroom. What may run, bound to the bytes that were agreed to.\n";
+        keep::write(path, format!("{head}{text}").as_bytes(), Lasting::Machine)
+            .map_err(|source| StoreError::disk("write", path, source))
     }
 
     pub fn get(&self, name: &str) -> Option<&Record> {

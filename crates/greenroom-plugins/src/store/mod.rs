@@ -2,45 +2,49 @@
 //!
 //! | room | what it is |
 //! |---|---|
-//! | here | the store as the daemon holds it, and the [`Supply`] of the host |
+//! | here | the store as the daemon holds it, and the [`Catalog`] of the host |
 //! | `survey` | reading directories |
 //! | `tree` | listing, digest and copy of a plugin's files |
 //! | `lock` | `plugins.lock` |
+//! | `required` | `plugins.required`: whose absence counts |
 //! | `copies` | the copies that run |
 //! | `owner` | who could have written a directory |
 //! | `add` | directories, archives, repositories |
 //! | `change` | add, link, remove, grant, revoke, accept |
 //!
-//! What runs is always a copy under the state directory, named by its digest and writable by nobody; a plugin in the
-//! operator's own directory is compared with its copy before each start, so changed bytes do not run. Nothing is ever looked
-//! for in a working directory. Deliberately absent: running anything.
+//! What runs is always a copy under the state directory, named by its digest and writable by
+//! nobody; a plugin in the operator's own directory is compared with its copy before each start, so
+//! changed bytes do not run. Nothing is ever looked for in a working directory. Deliberately
+//! absent: running anything.
 
 mod add;
 mod change;
 mod copies;
-pub mod error;
+mod error;
 pub mod lock;
 mod owner;
-pub mod survey;
-pub mod tree;
+mod required;
+mod survey;
+mod tree;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use greenroom_protocol::manifest::{Allow, Allowed, Format};
+use greenroom_formats::manifest::{Allow, Allowed, Format};
 
-use crate::host::supply::{Found, Standing, Supply, SupplyError};
-use crate::spec::Secret;
-pub use add::Source;
+use crate::host::{Catalog, CatalogError, Found, Standing, Survey};
+pub use add::{CloneError, CloneRepository, Source};
 pub use change::{Granting, Taken};
-use copies::{make_private, remove};
+use copies::remove;
 pub use error::{StoreError, TreeError};
 use lock::{Lock, Origin, Record, Trust};
+use required::{Claims, LockRead, LockState};
 use survey::Plugin;
 use tree::Tree;
 
@@ -63,6 +67,7 @@ pub struct Places {
 /// The handle. One per daemon: changes of the lock are made one after the other.
 pub struct Store {
     places: Places,
+    clone: CloneRepository,
     inner: Mutex<Inner>,
 }
 
@@ -70,22 +75,22 @@ pub struct Store {
 struct Inner {
     /// Digests by directory, as long as nothing was touched.
     known: HashMap<PathBuf, (u64, String)>,
-    /// Loaded for this daemon's life only.
-    passing: BTreeMap<String, Passing>,
+    /// Loaded for this daemon's life only: never written into the lock.
+    loaded: BTreeMap<String, Record>,
     /// Copies nobody needs were removed, when nothing ran from them yet.
     swept: bool,
 }
 
-#[derive(Clone)]
-struct Passing {
-    root: PathBuf,
-    digest: String,
+/// Pinning the operator's own scripts when they are first seen.
+struct Pins {
+    allowed: bool,
+    made: bool,
 }
 
 impl Store {
-    /// Makes nothing yet.
-    pub fn new(places: Places) -> Store {
-        Store { places, inner: Mutex::default() }
+    /// Neither reads nor makes a file yet.
+    pub fn new(places: Places, clone: CloneRepository) -> Store {
+        Store { places, clone, inner: Mutex::default() }
     }
 
     pub fn places(&self) -> &Places {
@@ -97,69 +102,96 @@ impl Store {
         Ok(Lock::read(&self.places.lock)?.get(name).cloned())
     }
 
-    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        crate::lock(&self.inner)
     }
 
-    /// Of the tree in `dir`, from memory where nothing was touched.
+    /// The digest of the tree in `dir`, from memory where nothing was touched.
     fn tree_digest(&self, inner: &mut Inner, dir: &Path, tree: &Tree) -> Result<String, TreeError> {
         if let Some((stamp, digest)) = inner.known.get(dir)
-            && *stamp == tree.stamp()
+            && *stamp == tree.stamp
         {
             return Ok(digest.clone());
         }
         let digest = tree.digest()?;
-        if tree.settled() {
-            inner.known.insert(dir.to_owned(), (tree.stamp(), digest.clone()));
+        if tree.settled {
+            inner.known.insert(dir.to_owned(), (tree.stamp, digest.clone()));
         } else {
             inner.known.remove(dir);
         }
         Ok(digest)
     }
 
-    fn digest_of(
-        &self,
-        inner: &mut Inner,
-        dir: &Path,
-        plugin: &Plugin,
-    ) -> Result<String, TreeError> {
-        let tree = self.tree_digest(inner, dir, &plugin.tree)?;
-        survey::with_outside(tree, &plugin.manifest)
+    /// What lies in `dir`, and its digest.
+    fn look(&self, inner: &mut Inner, dir: &Path) -> Result<(Plugin, String), StoreError> {
+        let plugin = survey::read(dir)?;
+        let digest = self
+            .tree_digest(inner, dir, &plugin.tree)
+            .and_then(|tree| survey::with_outside(tree, &plugin.manifest))
+            .map_err(|source| StoreError::tree(dir, source))?;
+        Ok((plugin, digest))
     }
 
     /// Everything there is, with its record.
-    fn survey_all(&self, inner: &mut Inner) -> Result<Vec<Found>, SupplyError> {
-        let lock_fault = |error: StoreError| SupplyError::Lock {
+    fn survey_all(&self, inner: &mut Inner) -> Survey {
+        let mut faults = Vec::new();
+        let lock_fault = |error: StoreError| CatalogError::Lock {
             path: self.places.lock.clone(),
-            why: error.to_string(),
+            why: match error {
+                StoreError::Lock { why, .. } => why,
+                error => error.to_string(),
+            },
         };
-        let mut lock = Lock::read(&self.places.lock).map_err(lock_fault)?;
+        let claims = Claims::read(&self.claims_file());
+        let mut read = match Lock::find(&self.places.lock) {
+            Ok(Some(lock)) => LockRead { lock, state: LockState::Read },
+            Ok(None) => {
+                if self.had_claims(&claims) {
+                    faults.push(CatalogError::Gone { path: self.places.lock.clone() });
+                }
+                LockRead { lock: Lock::default(), state: LockState::Gone }
+            }
+            Err(error) => {
+                faults.push(lock_fault(error));
+                LockRead { lock: Lock::default(), state: LockState::Damaged }
+            }
+        };
         let mut found: BTreeMap<String, Found> = BTreeMap::new();
-        let mut pinned = false;
-        for dir in survey::directories(&self.places.plugins)? {
-            let one = self.dropped(inner, &mut lock, &dir, &mut pinned);
-            put(&mut found, one);
+        // Bytes that may have been others before are not pinned by themselves.
+        let mut pins = Pins { allowed: faults.is_empty(), made: false };
+        let dirs = match read.state {
+            // Nothing runs of which it is not known what was agreed to.
+            LockState::Damaged => Vec::new(),
+            _ => survey::directories(&self.places.plugins).unwrap_or_else(|error| {
+                faults.push(error);
+                Vec::new()
+            }),
+        };
+        for dir in dirs {
+            put(&mut found, self.dropped(inner, &mut read.lock, &dir, &mut pins));
         }
-        for record in lock.all().to_vec() {
-            if let Some(one) = self.recorded(inner, &record) {
+        let loaded: Vec<Record> = inner.loaded.values().cloned().collect();
+        for record in read.lock.all().iter().chain(&loaded) {
+            if let Some(one) = self.recorded(inner, record) {
                 put(&mut found, one);
             }
         }
-        for (name, passing) in inner.passing.clone() {
-            let one = self.passing(inner, &name, &passing);
-            put(&mut found, one);
+        if pins.made
+            && let Err(error) = read.lock.write(&self.places.lock)
+        {
+            faults.push(lock_fault(error));
         }
-        if pinned {
-            lock.write(&self.places.lock).map_err(lock_fault)?;
+        let unguarded = self.settle_claims(&read, claims, &mut found, inner, &mut faults);
+        // Copies that no agreement names may be all that is left of one.
+        let clear = faults.is_empty() && unguarded.is_none();
+        if clear && !std::mem::replace(&mut inner.swept, true) {
+            self.sweep(&read.lock, inner);
         }
-        if !std::mem::replace(&mut inner.swept, true) {
-            self.sweep(&lock, inner);
-        }
-        Ok(found.into_values().collect())
+        Survey { found: found.into_values().collect(), faults, unguarded }
     }
 
     /// One in the operator's directory.
-    fn dropped(&self, inner: &mut Inner, lock: &mut Lock, dir: &Path, pinned: &mut bool) -> Found {
+    fn dropped(&self, inner: &mut Inner, lock: &mut Lock, dir: &Path, pins: &mut Pins) -> Found {
         if dir.is_symlink() {
             let target = fs::read_link(dir).unwrap_or_default();
             let why = format!(
@@ -169,28 +201,24 @@ impl Store {
             );
             return invalid(dir, vec![why]);
         }
-        let plugin = match survey::read(dir) {
-            Ok(plugin) => plugin,
+        let (plugin, digest) = match self.look(inner, dir) {
+            Ok(found) => found,
             Err(error) => return invalid(dir, problems(&error)),
-        };
-        let digest = match self.digest_of(inner, dir, &plugin) {
-            Ok(digest) => digest,
-            Err(error) => return invalid(dir, vec![error.to_string()]),
         };
         let name = plugin.manifest.plugin.name.clone();
         let mut warnings = Vec::new();
-        if lock.get(&name).is_none() && plugin.manifest.format == Format::Datawatch {
+        let datawatch = plugin.manifest.format == Format::Datawatch;
+        if pins.allowed && lock.get(&name).is_none() && datawatch {
             match owner::only_ours(dir) {
                 Ok(()) => {
                     lock.put(pin(dir, &plugin, &digest));
-                    *pinned = true;
+                    pins.made = true;
                 }
                 Err(why) => warnings.push(format!("it does not run without consent: {why}")),
             }
         }
-        let record = lock.get(&name).filter(|record| record.origin == Origin::Dropped);
-        let taken = lock.get(&name).filter(|record| record.origin != Origin::Dropped);
-        if let Some(taken) = taken {
+        let record = lock.get(&name);
+        if let Some(taken) = record.filter(|record| record.origin != Origin::Dropped) {
             return invalid(dir, vec![format!("the name {name} is taken by {}", taken.source)]);
         }
         let standing = match record {
@@ -200,7 +228,7 @@ impl Store {
             None => Standing::NeedsConsent,
         };
         let grants = record.map(|record| record.grants.clone()).unwrap_or_default();
-        let mut one = found(dir, dir, &digest, standing, &plugin, grants);
+        let mut one = found(dir, &digest, standing, &plugin, grants);
         one.warnings.extend(warnings);
         if one.standing == Standing::Granted {
             match self.keep(inner, dir, &plugin, &digest) {
@@ -211,77 +239,33 @@ impl Store {
         one
     }
 
-    /// One that only the lock knows.
+    /// A plugin that only the lock knows, or that was loaded.
     fn recorded(&self, inner: &mut Inner, record: &Record) -> Option<Found> {
-        let (dir, standing) = match (record.origin, record.trust) {
+        let (dir, mut standing) = match (record.origin, record.trust) {
             (Origin::Dropped, _) => return None,
             (Origin::Linked, _) => (record.path.clone()?, Standing::Linked),
             (Origin::Added, Trust::Trusted) => (self.copy_of(&record.tree), Standing::Granted),
             (Origin::Added, _) => (self.copy_of(&record.tree), Standing::NeedsConsent),
         };
-        Some(self.at(
-            inner,
-            &dir,
-            &record.name,
-            standing,
-            record.grants.clone(),
-            Some(&record.tree),
-        ))
-    }
-
-    fn passing(&self, inner: &mut Inner, name: &str, passing: &Passing) -> Found {
-        let mut one = self.at(
-            inner,
-            &passing.root,
-            name,
-            Standing::Granted,
-            Allowed::new(),
-            Some(&passing.digest),
-        );
-        if let Some(manifest) = &one.manifest {
-            one.grants = manifest.capabilities.asked.clone();
-        }
-        one
-    }
-
-    fn at(
-        &self,
-        inner: &mut Inner,
-        dir: &Path,
-        name: &str,
-        mut standing: Standing,
-        mut grants: Allowed,
-        agreed: Option<&str>,
-    ) -> Found {
-        let read = survey::read(dir).and_then(|plugin| {
-            let digest = self.digest_of(inner, dir, &plugin);
-            let digest =
-                digest.map_err(|source| StoreError::Tree { dir: dir.to_owned(), source })?;
-            Ok((plugin, digest))
-        });
-        match read {
+        let one = match self.look(inner, &dir) {
             Ok((plugin, digest)) => {
+                let mut grants = record.grants.clone();
                 if standing == Standing::Linked {
                     grants = plugin.manifest.capabilities.asked.clone();
-                } else if agreed.is_some_and(|agreed| agreed != digest) {
+                } else if record.tree != digest {
                     standing = Standing::Modified;
                 }
-                let mut one = found(dir, dir, &digest, standing, &plugin, grants);
-                // The lock and whoever asks know it by this name.
-                one.name = name.to_owned();
-                one
+                found(&dir, &digest, standing, &plugin, grants)
             }
-            Err(error) => {
-                let mut one = invalid(dir, problems(&error));
-                one.name = name.to_owned();
-                one
-            }
-        }
+            Err(error) => invalid(&dir, problems(&error)),
+        };
+        // The lock and whoever asks know it by this name.
+        Some(Found { name: record.name.clone(), ..one })
     }
 }
 
-impl Supply for Store {
-    fn survey(&self) -> Result<Vec<Found>, SupplyError> {
+impl Catalog for Store {
+    fn survey(&self) -> Survey {
         self.survey_all(&mut self.inner())
     }
 
@@ -313,7 +297,7 @@ impl Supply for Store {
         Ok(())
     }
 
-    fn secret(&self, found: &Found, name: &str) -> Option<Secret> {
+    fn secret(&self, found: &Found, name: &str) -> Option<OsString> {
         let granted = match found.grants.get("secrets.read")? {
             Allow::List(names) => names.iter().any(|granted| granted == name),
             Allow::Flag(_) => false,
@@ -334,44 +318,27 @@ impl Supply for Store {
         while value.last() == Some(&b'\n') {
             value.pop();
         }
-        Some(Secret::new(std::ffi::OsString::from_vec(value)))
+        Some(OsString::from_vec(value))
     }
 }
 
 /// The operator's own script: its bytes as they are now.
 fn pin(dir: &Path, plugin: &Plugin, digest: &str) -> Record {
-    Record {
-        name: plugin.manifest.plugin.name.clone(),
-        version: plugin.manifest.plugin.version.clone(),
-        origin: Origin::Dropped,
-        source: format!("dir+{}", dir.display()),
-        path: Some(dir.to_owned()),
-        format: plugin.manifest.format,
-        tree: digest.to_owned(),
-        trust: Trust::Trusted,
-        granted_at: Some(change::now()),
-        granted_by: Some("plugins directory".to_owned()),
-        grants: Allowed::new(),
-    }
+    let source = format!("dir+{}", dir.display());
+    let record = Record::new(&plugin.manifest, digest, Origin::Dropped, source);
+    let record = Record { path: Some(dir.to_owned()), ..record };
+    record.granted(Trust::Trusted, "plugins directory", Allowed::new())
 }
 
-fn found(
-    dir: &Path,
-    root: &Path,
-    digest: &str,
-    standing: Standing,
-    plugin: &Plugin,
-    grants: Allowed,
-) -> Found {
+fn found(dir: &Path, digest: &str, standing: Standing, plugin: &Plugin, grants: Allowed) -> Found {
     Found {
         name: plugin.manifest.plugin.name.clone(),
-        dir: dir.to_owned(),
-        root: root.to_owned(),
         digest: digest.to_owned(),
         standing,
         manifest: Some(plugin.manifest.clone()),
         grants,
         warnings: plugin.warnings.clone(),
+        ..invalid(dir, Vec::new())
     }
 }
 
@@ -385,6 +352,7 @@ fn invalid(dir: &Path, why: Vec<String>) -> Found {
         standing: Standing::Invalid(why),
         manifest: None,
         grants: Allowed::new(),
+        claims: Vec::new(),
         warnings: Vec::new(),
     }
 }
@@ -398,7 +366,8 @@ fn problems(error: &StoreError) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// The first of a name has it. The other is told, under a name of its own, so that neither hides the other.
+/// The first of a name has it. The other is told, under a name of its own, so that neither hides
+/// the other.
 fn put(found: &mut BTreeMap<String, Found>, mut one: Found) {
     let Some(first) = found.get(&one.name) else {
         found.insert(one.name.clone(), one);
@@ -416,9 +385,6 @@ fn put(found: &mut BTreeMap<String, Found>, mut one: Found) {
 /// For messages about a plugin by a name that is not there.
 fn unknown(name: &str, found: &[Found]) -> StoreError {
     let names = found.iter().map(|found| found.name.as_str());
-    let nearest = greenroom_protocol::tree::nearest(name, names).map(str::to_owned);
+    let nearest = greenroom_protocol::nearest(name, names).map(str::to_owned);
     StoreError::Unknown { name: name.to_owned(), nearest }
 }
-
-/// Shared with whoever builds the host.
-pub type SharedStore = Arc<Store>;

@@ -1,26 +1,29 @@
 //! What lies where plugins lie: files are read, nothing runs.
 //!
-//! One broken plugin is one broken plugin: whatever is wrong with a directory is told of that directory.
+//! One broken plugin is one broken plugin: whatever is wrong with a directory is told of that
+//! directory.
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use greenroom_protocol::manifest::{
+use greenroom_formats::manifest::{
     FILE_MAX, FILE_NAMES, FOREIGN_NAMES, Loaded, Manifest, RuntimeKind, parse,
 };
 
-use super::error::StoreError;
-use super::tree::{Tree, file_digest};
-use crate::host::supply::SupplyError;
+use sha2::{Digest, Sha256};
+
+use super::error::{StoreError, TreeError};
+use super::tree::{Tree, file_digest, hex};
+use crate::host::CatalogError;
 
 /// Directories looked at; more are a mistake.
-pub const PLUGINS_MAX: usize = 500;
+pub(super) const PLUGINS_MAX: usize = 500;
 
 /// One directory, read.
 #[derive(Debug)]
-pub struct Plugin {
+pub(super) struct Plugin {
     pub manifest: Arc<Manifest>,
     /// `CODE file:line:column: text`.
     pub warnings: Vec<String>,
@@ -28,8 +31,8 @@ pub struct Plugin {
 }
 
 /// The directories below `dir`, by name. None if there is no such place.
-pub fn directories(dir: &Path) -> Result<Vec<PathBuf>, SupplyError> {
-    let fault = |source| SupplyError::Read { dir: dir.to_owned(), source };
+pub(super) fn directories(dir: &Path) -> Result<Vec<PathBuf>, CatalogError> {
+    let fault = |source| CatalogError::Read { dir: dir.to_owned(), source };
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -49,7 +52,7 @@ pub fn directories(dir: &Path) -> Result<Vec<PathBuf>, SupplyError> {
 }
 
 /// The manifest of a directory: ours before others', and only one.
-pub fn manifest_file(dir: &Path) -> Result<PathBuf, StoreError> {
+pub(super) fn manifest_file(dir: &Path) -> Result<PathBuf, StoreError> {
     for names in [FILE_NAMES, FOREIGN_NAMES] {
         let mut there = names.into_iter().filter(|name| dir.join(name).is_file());
         match (there.next(), there.next()) {
@@ -65,9 +68,9 @@ pub fn manifest_file(dir: &Path) -> Result<PathBuf, StoreError> {
 }
 
 /// Reads the manifest alone.
-pub fn read_manifest(file: &Path) -> Result<Loaded, StoreError> {
+pub(super) fn read_manifest(file: &Path) -> Result<Loaded, StoreError> {
     use std::io::Read;
-    let fault = |source| StoreError::Disk { step: "read", path: file.to_owned(), source };
+    let fault = |source| StoreError::disk("read", file, source);
     let mut bytes = Vec::new();
     let open = fs::File::open(file).map_err(fault)?;
     // One more than allowed, so that too much is seen as such.
@@ -76,11 +79,10 @@ pub fn read_manifest(file: &Path) -> Result<Loaded, StoreError> {
 }
 
 /// Reads a directory and checks that what it wants to run is there.
-pub fn read(dir: &Path) -> Result<Plugin, StoreError> {
+pub(super) fn read(dir: &Path) -> Result<Plugin, StoreError> {
     let file = manifest_file(dir)?;
     let loaded = read_manifest(&file)?;
-    let tree =
-        Tree::list(dir).map_err(|source| StoreError::Tree { dir: dir.to_owned(), source })?;
+    let tree = Tree::list(dir).map_err(|source| StoreError::tree(dir, source))?;
     programs(dir, &loaded.manifest, &tree)?;
     let place = file.display();
     let warnings = loaded
@@ -102,38 +104,30 @@ fn programs(dir: &Path, manifest: &Manifest, tree: &Tree) -> Result<(), StoreErr
             },
         };
         let path = Path::new(named);
-        let why = match path.is_absolute() {
-            true if path.is_file() => continue,
-            true => "it is not there, and the manifest names it",
-            false => match tree.program(path) {
-                Some(true) => continue,
-                Some(false) if !runs => continue,
-                Some(false) => "it is not executable",
-                None => "it is not there, and the manifest names it",
-            },
+        let found =
+            if path.is_absolute() { path.is_file().then_some(true) } else { tree.program(path) };
+        let why = match found {
+            Some(executable) if executable || !runs => continue,
+            Some(_) => "it is not executable",
+            None => "it is not there, and the manifest names it",
         };
-        let path = if path.is_absolute() { path.to_owned() } else { clean(dir, path) };
+        // Without `./` in the middle.
+        let parts = path.components().filter(|part| *part != Component::CurDir);
+        let path = dir.join(parts.collect::<PathBuf>());
         return Err(StoreError::Program { path, why: why.to_owned() });
     }
     Ok(())
 }
 
-/// Without `./` in the middle.
-fn clean(dir: &Path, path: &Path) -> PathBuf {
-    dir.components()
-        .chain(path.components().filter(|part| *part != std::path::Component::CurDir))
-        .collect()
-}
-
-/// The digest of all that would run: the tree, and programs outside it that a foreign manifest names.
-pub fn digest(plugin: &Plugin) -> Result<String, super::error::TreeError> {
-    let tree = plugin.tree.digest()?;
-    with_outside(tree, &plugin.manifest)
+/// The digest of all that would run: the tree, and programs outside it that a foreign manifest
+/// names.
+pub(super) fn digest(dir: &Path, plugin: &Plugin) -> Result<String, StoreError> {
+    let tree = plugin.tree.digest().and_then(|tree| with_outside(tree, &plugin.manifest));
+    tree.map_err(|source| StoreError::tree(dir, source))
 }
 
 /// Adds programs outside the tree to the digest of the tree.
-pub fn with_outside(tree: String, manifest: &Manifest) -> Result<String, super::error::TreeError> {
-    use sha2::{Digest, Sha256};
+pub(super) fn with_outside(tree: String, manifest: &Manifest) -> Result<String, TreeError> {
     let outside = manifest.runtime.iter().filter_map(|runtime| runtime.command.first());
     let outside: Vec<&String> =
         outside.filter(|program| Path::new(program).is_absolute()).collect();
@@ -145,5 +139,5 @@ pub fn with_outside(tree: String, manifest: &Manifest) -> Result<String, super::
     for program in outside {
         whole.update(file_digest(Path::new(program))?);
     }
-    Ok(format!("sha256:{}", super::tree::hex(&whole.finalize())))
+    Ok(format!("sha256:{}", hex(&whole.finalize())))
 }

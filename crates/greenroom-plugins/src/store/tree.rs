@@ -1,8 +1,9 @@
 //! The files of a plugin: listed within limits, digested as a whole, copied.
 //!
-//! In: a directory. Out: a digest over every file's path, executable bit and content, in the order of paths; or a copy of
-//! exactly what was digested. Links that stay inside are kept, others refused, and so is everything that is no file.
-//! `.git` and `__pycache__` are not part of a plugin: they are neither digested nor copied, so nothing of them runs.
+//! In: a directory. Out: a digest over every file's path, executable bit and content, in the order
+//! of paths; or a copy of exactly what was digested. Links that stay inside are kept, others
+//! refused, and so is everything that is no file. `.git` and `__pycache__` are not part of a
+//! plugin: they are neither digested nor copied, so nothing of them runs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,14 +21,15 @@ use sha2::{Digest, Sha256};
 use super::error::TreeError;
 
 /// Files of one plugin; a dependency tree of that size belongs in a package.
-pub const FILES_MAX: usize = 5_000;
+pub(super) const FILES_MAX: usize = 5_000;
 /// Bytes of one plugin.
-pub const BYTES_MAX: u64 = 256 << 20;
+pub(super) const BYTES_MAX: u64 = 256 << 20;
 /// Directories within directories.
 const DEPTH_MAX: usize = 16;
 /// Left out, wherever they are.
 const SKIPPED: [&str; 2] = [".git", "__pycache__"];
-/// A change within this time of the last may leave the same stamp: clocks of file systems are coarse.
+/// A change within this time of the last may leave the same stamp: clocks of file systems are
+/// coarse.
 const COARSE: Duration = Duration::from_secs(2);
 
 /// Is given each piece of each file, in order.
@@ -35,11 +37,13 @@ type Each<'a> = dyn FnMut(&Path, &[u8]) -> Result<(), TreeError> + 'a;
 
 /// What lies in a directory, without its contents.
 #[derive(Debug)]
-pub struct Tree {
+pub(super) struct Tree {
     root: PathBuf,
     entries: BTreeMap<PathBuf, Entry>,
-    stamp: u64,
-    settled: bool,
+    /// The same as long as nothing was touched; two different trees may rarely share it.
+    pub stamp: u64,
+    /// Whether a change from now on would show in the stamp.
+    pub settled: bool,
 }
 
 #[derive(Debug)]
@@ -51,32 +55,30 @@ enum Entry {
 
 impl Tree {
     /// Lists it. Follows nothing.
-    pub fn list(root: &Path) -> Result<Tree, TreeError> {
-        let mut listing = Listing::new(root);
+    pub(super) fn list(root: &Path) -> Result<Tree, TreeError> {
+        let (entries, stamp) = (BTreeMap::new(), DefaultHasher::new());
+        let mut listing = Listing { root, entries, bytes: 0, stamp, touched: UNIX_EPOCH };
         let mut ahead = vec![(PathBuf::new(), 0)];
         while let Some((dir, depth)) = ahead.pop() {
             listing.dir(&dir, depth, &mut ahead)?;
         }
-        Ok(listing.done())
-    }
-
-    /// The same as long as nothing was touched; two different trees may rarely share it.
-    pub fn stamp(&self) -> u64 {
-        self.stamp
-    }
-
-    /// Whether a change from now on would show in the stamp.
-    pub fn settled(&self) -> bool {
-        self.settled
+        let age = SystemTime::now().duration_since(listing.touched).unwrap_or_default();
+        Ok(Tree {
+            root: root.to_owned(),
+            entries: listing.entries,
+            stamp: listing.stamp.finish(),
+            settled: age > COARSE,
+        })
     }
 
     /// `sha256:…` of all of it. Reads every file.
-    pub fn digest(&self) -> Result<String, TreeError> {
+    pub(super) fn digest(&self) -> Result<String, TreeError> {
         self.visit(&mut |_, _| Ok(()))
     }
 
-    /// Copies it to `to`, which must not exist, for reading only, and answers the digest of what was copied.
-    pub fn copy(&self, to: &Path) -> Result<String, TreeError> {
+    /// Copies it to `to`, which must not exist, for reading only, and answers the digest of what
+    /// was copied.
+    pub(super) fn copy(&self, to: &Path) -> Result<String, TreeError> {
         let fault = |path: &Path| {
             let path = path.to_owned();
             move |source| TreeError::Write { path, source }
@@ -148,7 +150,7 @@ impl Tree {
         let mut content = Sha256::new();
         let mut buffer = vec![0; 64 * 1024];
         let mut read = 0;
-        // Also an empty file is a file.
+        // An empty file has no pieces and is copied all the same.
         each(path, &[])?;
         loop {
             let count = file.read(&mut buffer).map_err(fault)?;
@@ -162,14 +164,14 @@ impl Tree {
             content.update(&buffer[..count]);
             each(path, &buffer[..count])?;
         }
-        match read == len {
-            true => Ok(hex(&content.finalize())),
-            false => Err(TreeError::Changed { path: full }),
+        if read != len {
+            return Err(TreeError::Changed { path: full });
         }
+        Ok(hex(&content.finalize()))
     }
 
     /// Whether `path` is a file here, and whether it can be run.
-    pub fn program(&self, path: &Path) -> Option<bool> {
+    pub(super) fn program(&self, path: &Path) -> Option<bool> {
         let clean: PathBuf = path.components().filter(|part| *part != Component::CurDir).collect();
         match self.entries.get(&clean)? {
             Entry::File { executable, .. } => Some(*executable),
@@ -187,16 +189,11 @@ struct Listing<'a> {
     entries: BTreeMap<PathBuf, Entry>,
     bytes: u64,
     stamp: DefaultHasher,
-    /// Of the latest change.
+    /// The time of the latest change.
     touched: SystemTime,
 }
 
-impl<'a> Listing<'a> {
-    fn new(root: &'a Path) -> Listing<'a> {
-        let (entries, stamp) = (BTreeMap::new(), DefaultHasher::new());
-        Listing { root, entries, bytes: 0, stamp, touched: UNIX_EPOCH }
-    }
-
+impl Listing<'_> {
     fn dir(
         &mut self,
         dir: &Path,
@@ -248,10 +245,10 @@ impl<'a> Listing<'a> {
         }
         if meta.is_symlink() {
             let target = fs::read_link(&full).map_err(fault)?;
-            return match self.leads_out(path, &target, &full) {
-                true => Err(TreeError::LeadsOut { path: full }),
-                false => Ok(Entry::Link { target }),
-            };
+            if self.leads_out(path, &target, &full) {
+                return Err(TreeError::LeadsOut { path: full });
+            }
+            return Ok(Entry::Link { target });
         }
         if !meta.is_file() {
             return Err(TreeError::Special { path: full });
@@ -286,16 +283,6 @@ impl<'a> Listing<'a> {
             _ => true,
         }
     }
-
-    fn done(self) -> Tree {
-        let age = SystemTime::now().duration_since(self.touched).unwrap_or_default();
-        Tree {
-            root: self.root.to_owned(),
-            entries: self.entries,
-            stamp: self.stamp.finish(),
-            settled: age > COARSE,
-        }
-    }
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
@@ -303,7 +290,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 /// `sha256:…` of one file's content, for a program outside its plugin.
-pub fn file_digest(path: &Path) -> Result<String, TreeError> {
+pub(super) fn file_digest(path: &Path) -> Result<String, TreeError> {
     let fault = |source| TreeError::Read { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(fault)?;
     let mut content = Sha256::new();

@@ -91,7 +91,7 @@ pub struct RenameParams {
 pub struct RenameResult {
     /// Always true.
     pub renamed: bool,
-    /// Its id.
+    /// The session's id.
     pub session: String,
     /// Its name now.
     pub name: String,

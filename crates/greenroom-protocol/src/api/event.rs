@@ -3,7 +3,7 @@
 //! An [`Event`] is a row of the event log: it has an id that only grows, also across restarts of
 //! the daemon, and can be replayed from any id still kept. Pushed notifications that are not in
 //! the log (`session.changed`, `session.output`) have their own types here.
-//! Absent on purpose: the payload of each kind; `methods::EVENTS` documents it.
+//! Absent on purpose: the payload of each kind; `crate::events` has a type for each.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 /// One fact of the event log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
-    /// Grows by at least one with each event. Of a `server.lagged` event: the last one missed.
+    /// Grows by at least one with each event.
     pub id: u64,
     /// When it happened.
     pub time: Timestamp,
@@ -34,7 +34,7 @@ pub struct Event {
 pub struct EventPush {
     /// As `server.subscribe` answered.
     pub subscription: String,
-    /// The fact.
+    /// The event that happened.
     pub event: Event,
 }
 

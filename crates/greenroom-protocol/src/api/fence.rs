@@ -1,5 +1,7 @@
 //! `worktree.*` and `sandbox.*`: what session plugins made, and what would be enforced.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +21,7 @@ pub struct WorktreeEntry {
     pub slug: String,
     /// Where it is.
     pub path: String,
-    /// Its branch.
+    /// The worktree's branch.
     pub branch: String,
     /// The checkout it was made from.
     pub repo: String,
@@ -60,7 +62,7 @@ pub struct CleanedEntry {
     pub slug: String,
     /// Where it is or was.
     pub path: String,
-    /// Its branch.
+    /// The worktree's branch.
     pub branch: String,
     /// The checkout it was made from.
     pub repo: String,
@@ -136,7 +138,7 @@ pub struct WorktreeDiffResult {
     pub slug: String,
     /// Where it is.
     pub path: String,
-    /// Its branch.
+    /// The worktree's branch.
     pub branch: String,
     /// The commit it is compared with.
     pub base: String,
@@ -279,7 +281,21 @@ pub struct SandboxExplainResult {
     pub hosts: Vec<String>,
     /// In plain words: what is enforced by which layer, and what is not.
     pub text: String,
+    /// The same as a profile for macOS.
+    #[serde(default)]
+    pub macos: SeatbeltProfile,
     /// What plugins want to be known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// A sandbox as a profile for `sandbox-exec` of macOS.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SeatbeltProfile {
+    /// For `sandbox-exec -f`.
+    pub text: String,
+    /// Paths that the text names, for `-D NAME=VALUE`.
+    pub params: BTreeMap<String, String>,
+    /// How far it has been tried.
+    pub note: String,
 }

@@ -15,7 +15,8 @@ pub struct InputParams {
     pub session: String,
     /// What to do.
     pub action: Action,
-    /// Presses Enter after the text. Plugins that guard input are asked about the text before any of it is typed.
+    /// Presses Enter after the text. Plugins that guard input are asked about the text before any
+    /// of it is typed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub submit: bool,
 }
@@ -69,7 +70,7 @@ pub enum Action {
 /// The value of `mark_transcript`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MarkLabel {
-    /// The label.
+    /// The text of the label.
     pub label: String,
 }
 
@@ -144,12 +145,12 @@ pub enum MouseEvent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MouseButton {
-    /// The first.
+    /// The left button.
     #[default]
     Left,
     /// The wheel pressed.
     Middle,
-    /// The second.
+    /// The right button.
     Right,
     /// No button.
     None,

@@ -21,7 +21,7 @@ pub const PATTERN_MAX_BYTES: usize = 16 * 1024;
 /// A condition on a session, with its scope.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Matcher {
-    /// The condition.
+    /// What is waited for.
     #[serde(flatten)]
     pub test: Test,
     /// Returned with the match, to know which branch it was.
@@ -58,7 +58,7 @@ pub enum Test {
     ScreenStable(ScreenStable),
     /// The process has ended.
     ProcessExited,
-    /// The process has ended with status 0. One that ends otherwise ends the wait at once: `session_closed`.
+    /// The process has ended with status 0. Another status ends the wait at once: `session_closed`.
     Success,
     /// One of these holds.
     Any(Vec<Matcher>),
@@ -142,11 +142,6 @@ impl Matcher {
             Test::Region(within) => std::slice::from_ref(&*within.matcher),
             _ => &[],
         }
-    }
-
-    /// Whether this or any part satisfies `is`.
-    pub fn any_part(&self, is: &dyn Fn(&Test) -> bool) -> bool {
-        is(&self.test) || self.parts().iter().any(|part| part.any_part(is))
     }
 
     fn depth(&self) -> usize {

@@ -1,8 +1,9 @@
 //! Params and results of every method, by group, plus the objects they share.
 //!
 //! The types read unknown fields over, so that a client understands a newer host, and refuse wrong
-//! types; what a host is sent is looked through by [`crate::members`] first. Outbound optional fields are left out when empty.
-//! Absent on purpose: behaviour. The daemon gives these types their meaning.
+//! types; what a host is sent is looked through by [`crate::members`] first. Outbound optional
+//! fields are left out when empty. Absent on purpose: behaviour. The daemon gives these types their
+//! meaning.
 
 pub mod ask;
 pub mod control;
@@ -86,8 +87,32 @@ impl<T> OneOrMany<T> {
     }
 }
 
+/// An enum whose values are words, on the wire and for people: each is stated once.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$about:meta])* $value:ident $word:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+        pub enum $name {
+            $($(#[$about])* #[serde(rename = $word)] $value,)*
+        }
+
+        impl $name {
+            /// Every value, in order.
+            pub const ALL: &[$name] = &[$($name::$value,)*];
+
+            /// As on the wire.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $($name::$value => $word,)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use words;
+
 /// For `skip_serializing_if`: a flag that is off says nothing.
-pub(crate) fn is_false(flag: &bool) -> bool {
+pub fn is_false(flag: &bool) -> bool {
     !flag
 }
 

@@ -1,40 +1,31 @@
-//! What people are told and asked, and what agents say of themselves: `alert.*`, `approval.*`, `hook.*`.
+//! What people are told and asked, and what agents say of themselves: `alert.*`, `approval.*`,
+//! `hook.*`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::words;
 use crate::time::Timestamp;
 
-/// How urgent an alert is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Good to know.
-    #[default]
-    Info,
-    /// Somebody should look.
-    Warn,
-    /// Something failed.
-    Error,
+words! {
+    /// How urgent an alert is.
+    #[derive(Default)]
+    Severity {
+        /// Good to know.
+        #[default]
+        Info "info",
+        /// Somebody should look.
+        Warn "warn",
+        /// Something failed.
+        Error "error",
+    }
 }
 
 impl Severity {
-    /// Every severity, the mildest first.
-    pub const ALL: [Severity; 3] = [Severity::Info, Severity::Warn, Severity::Error];
-
-    /// As on the wire.
-    pub fn word(self) -> &'static str {
-        match self {
-            Severity::Info => "info",
-            Severity::Warn => "warn",
-            Severity::Error => "error",
-        }
-    }
-
     /// By its word.
     pub fn named(word: &str) -> Option<Severity> {
-        Severity::ALL.into_iter().find(|severity| severity.word() == word)
+        Severity::ALL.iter().copied().find(|severity| severity.word() == word)
     }
 }
 
@@ -86,20 +77,20 @@ pub struct EmitResult {
     pub emitted: bool,
 }
 
-/// Where an approval stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ApprovalState {
-    /// A person has to decide.
-    Open,
-    /// Yes.
-    Allowed,
-    /// No.
-    Denied,
-    /// Nobody decided in time, which is a no.
-    Expired,
-    /// Whoever asked went away.
-    Withdrawn,
+words! {
+    /// Where an approval stands.
+    ApprovalState {
+        /// A person has to decide.
+        Open "open",
+        /// Yes.
+        Allowed "allowed",
+        /// No.
+        Denied "denied",
+        /// Nobody decided in time, which is a no.
+        Expired "expired",
+        /// The program that asked went away.
+        Withdrawn "withdrawn",
+    }
 }
 
 /// A question to a person.
@@ -138,7 +129,7 @@ pub struct ApprovalsResult {
 /// Params of `approval.resolve`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResolveParams {
-    /// Its name.
+    /// The approval's name.
     pub approval: String,
     /// Yes or no.
     pub allow: bool,

@@ -1,7 +1,7 @@
 //! `plugin.*`: what plugins there are, what they may do, and asking one by hand.
 //!
-//! A plugin is shown with datawatch's names for what datawatch has (`invoke_count`, `last_error`, `resolved_entry`), so that
-//! its clients read us, and more beside them.
+//! A plugin is shown with datawatch's names for what datawatch has (`invoke_count`, `last_error`,
+//! `resolved_entry`), so that its clients read us, and more beside them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::is_false;
 use crate::Timestamp;
-use crate::manifest::Allow;
+use greenroom_plugin_api::Allow;
 
 /// One plugin by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,17 +27,20 @@ pub struct PluginParams {
 pub struct PluginListResult {
     /// By name.
     pub plugins: Vec<PluginView>,
-    /// Those that are part of the host.
+    /// The plugins that are part of the host.
     pub native: Vec<NativePlugin>,
     /// The operator's directory.
     #[serde(default)]
     pub dir: String,
+    /// What is wrong with the files that say which plugins there are, and who is missed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<String>,
 }
 
 /// A plugin that is part of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NativePlugin {
-    /// Its name.
+    /// The plugin's name.
     pub name: String,
     /// Always `native`.
     pub kind: String,
@@ -50,12 +53,12 @@ pub struct NativePlugin {
 /// A plugin as listings show it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginView {
-    /// Of its manifest; of its directory where that cannot be read.
+    /// The name in its manifest; its directory's where that cannot be read.
     pub name: String,
-    /// Of its manifest.
+    /// The version in its manifest.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Of its manifest.
+    /// The description in its manifest.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// `native`, `datawatch`, `ptywright` or `ainb2`.
@@ -70,7 +73,7 @@ pub struct PluginView {
     /// `oneshot`, `jsonl`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// Of its manifest.
+    /// The deadline in its manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Where the operator put it.
@@ -91,18 +94,18 @@ pub struct PluginView {
     /// How strongly its program is held: `enforced`, `partial`, `advisory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<String>,
-    /// Of all its files.
+    /// The digest of all its files.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
     /// Calls.
     pub invoke_count: u64,
     /// Calls without an answer.
     pub error_count: u64,
-    /// Of the last call.
+    /// When it was last called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub last_invoke_at: Option<Timestamp>,
-    /// Of the last call without an answer.
+    /// Why the last failed call had no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// Mistakes of its manifest, each with file and line.
@@ -161,7 +164,7 @@ pub struct HookView {
 /// A capability that is asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapabilityView {
-    /// Its name.
+    /// The capability's name.
     pub name: String,
     /// What it allows, in words.
     pub means: String,
@@ -184,7 +187,7 @@ pub struct PluginStats {
     pub calls: u64,
     /// Without an answer.
     pub errors: u64,
-    /// Of these, those that ran out of time.
+    /// How many of these ran out of time.
     pub timeouts: u64,
     /// Events and lines it was not asked about for lack of room.
     pub drops: u64,
@@ -196,10 +199,10 @@ pub struct PluginStats {
     /// Nearly all took no longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
-    /// Of the last failure.
+    /// Why it last failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Of the last failure.
+    /// When it last failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub last_error_at: Option<Timestamp>,
@@ -208,7 +211,7 @@ pub struct PluginStats {
     pub hooks: BTreeMap<String, HookCounts>,
 }
 
-/// Of one hook.
+/// The counts of one hook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HookCounts {
     /// Calls.
@@ -222,7 +225,7 @@ pub struct HookCounts {
 pub struct PluginSwitched {
     /// `ok`.
     pub status: String,
-    /// Its name.
+    /// The plugin's name.
     pub name: String,
     /// `enable` or `disable`.
     pub action: String,
@@ -248,18 +251,18 @@ pub struct PluginReloadResult {
     pub count: u64,
     /// New ones.
     pub added: Vec<String>,
-    /// Those that are not as they were; the operator's scripts among them are taken as they are now.
+    /// The changed ones; the operator's scripts among them are taken as they are now.
     pub changed: Vec<String>,
-    /// Those that are gone.
+    /// The ones that are gone.
     pub removed: Vec<String>,
-    /// Those that are broken, each with why.
+    /// The broken ones, each with why.
     pub failed: Vec<String>,
 }
 
 /// Params of `plugin.test`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginTestParams {
-    /// Its name.
+    /// The plugin's name.
     #[serde(alias = "plugin")]
     #[schemars(extend("x-aliases" = ["plugin"]))]
     pub name: String,
@@ -274,9 +277,9 @@ pub struct PluginTestParams {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TestPayload {
-    /// An object.
+    /// The payload as an object.
     Object(Map<String, Value>),
-    /// Its JSON.
+    /// The payload as JSON in a text.
     Text(String),
 }
 
@@ -307,7 +310,7 @@ pub struct PluginTestResult {
 /// Params of `plugin.grant`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginGrantParams {
-    /// Its name.
+    /// The plugin's name.
     #[serde(alias = "plugin")]
     #[schemars(extend("x-aliases" = ["plugin"]))]
     pub name: String,
@@ -322,7 +325,7 @@ pub struct PluginGrantParams {
 /// Result of `plugin.grant` and `plugin.revoke`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginGranted {
-    /// Its name.
+    /// The plugin's name.
     pub name: String,
     /// What it is in now.
     pub state: String,
@@ -333,9 +336,9 @@ pub struct PluginGranted {
 /// What a person is asked to agree to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Consent {
-    /// Its name.
+    /// The plugin's name.
     pub name: String,
-    /// Its version.
+    /// The plugin's version.
     pub version: String,
     /// What it says of itself.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -376,7 +379,7 @@ pub struct PluginAddParams {
 /// Result of `plugin.add`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginAddResult {
-    /// Its name.
+    /// The plugin's name.
     pub name: String,
     /// It is the same as before, and was agreed to.
     pub trusted: bool,
@@ -401,7 +404,7 @@ pub struct PluginOrderParams {
 /// Result of `plugin.order`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginOrderResult {
-    /// The hook.
+    /// The hook's name.
     pub hook: String,
     /// Who is asked, in order.
     pub order: Vec<OrderEntry>,
@@ -413,7 +416,7 @@ pub struct PluginOrderResult {
 /// A plugin's place at a hook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderEntry {
-    /// Its name.
+    /// The plugin's name.
     pub plugin: String,
     /// How it is asked.
     #[serde(flatten)]
@@ -443,7 +446,7 @@ pub struct PluginStatsResult {
 /// Params of `plugin.logs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginLogsParams {
-    /// Its name.
+    /// The plugin's name.
     #[serde(alias = "plugin")]
     #[schemars(extend("x-aliases" = ["plugin"]))]
     pub name: String,
@@ -467,7 +470,7 @@ pub struct PluginLogLine {
     pub at: Timestamp,
     /// `stderr`, `failure` or `state`.
     pub kind: String,
-    /// One line.
+    /// The text of one line.
     pub text: String,
 }
 
@@ -506,13 +509,13 @@ pub struct ValidateManifestResult {
     pub valid: bool,
     /// What is doubtful in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<crate::manifest::Warning>,
+    pub warnings: Vec<Warning>,
 }
 
 /// Result of `plugin.describe`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginDescribeResult {
-    /// Its name.
+    /// The plugin's name.
     pub plugin: String,
     /// In the native form.
     pub manifest: Value,
@@ -534,14 +537,14 @@ pub struct PluginLoadParams {
 /// Result of `plugin.load`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginLoadResult {
-    /// Its name.
+    /// The plugin's name.
     pub plugin: String,
 }
 
 /// Params of `plugin.unload`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginUnloadParams {
-    /// Its name.
+    /// The plugin's name.
     #[serde(alias = "name")]
     #[schemars(extend("x-aliases" = ["name"]))]
     pub plugin: String,
@@ -557,8 +560,21 @@ pub struct PluginUnloadResult {
 /// Result of `plugin.remove`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginRemoved {
-    /// Its name.
+    /// The plugin's name.
     pub name: String,
     /// It is gone.
     pub removed: bool,
+}
+
+/// Something that is allowed but probably not meant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Warning {
+    /// `W-…`, stable.
+    pub code: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// What, and what to do.
+    pub text: String,
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::session::ExitStatus;
+use super::words;
 use crate::time::Timestamp;
 
 /// Params of `run.start`.
@@ -30,11 +31,13 @@ pub struct RunStartParams {
     /// Start nothing, answer the plan.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub dry_run: bool,
-    /// Go on with this run, or with the `last`, which failed or was stopped: where it was started, in its scratchpad, without
-    /// the workers that succeeded. The file has to have the same phases and workers.
+    /// Go on with this run, or with the `last`, which failed or was stopped: where it was started,
+    /// in its scratchpad, without the workers that succeeded. The file has to have the same phases
+    /// and workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
-    /// Go on in worktrees that an earlier run left. Otherwise a name that is taken gets the run's id: `feat-x-r2`.
+    /// Go on in worktrees that an earlier run left. Otherwise a name that is taken gets the run's
+    /// id: `feat-x-r2`.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub reuse_worktrees: bool,
 }
@@ -114,7 +117,7 @@ pub struct RunListResult {
 /// Params of `run.info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunParams {
-    /// Its id.
+    /// The run's id.
     pub run: String,
 }
 
@@ -203,68 +206,45 @@ pub struct WorkerInfo {
     pub branch: Option<String>,
 }
 
-/// How a run stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RunState {
-    /// Work is being done.
-    #[default]
-    Running,
-    /// Everything went well.
-    Done,
-    /// A worker failed.
-    Failed,
-    /// Somebody stopped it.
-    Cancelled,
-}
-
-impl RunState {
-    /// As on the wire.
-    pub fn word(self) -> &'static str {
-        match self {
-            RunState::Running => "running",
-            RunState::Done => "done",
-            RunState::Failed => "failed",
-            RunState::Cancelled => "cancelled",
-        }
+words! {
+    /// How a run stands.
+    #[derive(Default)]
+    RunState {
+        /// Work is being done.
+        #[default]
+        Running "running",
+        /// Everything went well.
+        Done "done",
+        /// A worker failed.
+        Failed "failed",
+        /// Somebody stopped it.
+        Cancelled "cancelled",
     }
 }
 
-/// How a phase or a worker stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StepState {
-    /// Not begun.
-    #[default]
-    Waiting,
-    /// Its session is being made.
-    Starting,
-    /// At work.
-    Running,
-    /// Went well.
-    Done,
-    /// Did not.
-    Failed,
-    /// Left out because something before it failed.
-    Skipped,
-    /// Stopped by somebody.
-    Cancelled,
+words! {
+    /// How a phase or a worker stands.
+    #[derive(Default)]
+    StepState {
+        /// Not begun.
+        #[default]
+        Waiting "waiting",
+        /// Its session is being made.
+        Starting "starting",
+        /// At work.
+        Running "running",
+        /// Went well.
+        Done "done",
+        /// Did not.
+        Failed "failed",
+        /// Left out because something before it failed.
+        Skipped "skipped",
+        /// Stopped by somebody.
+        Cancelled "cancelled",
+    }
 }
 
 impl StepState {
-    /// As on the wire.
-    pub fn word(self) -> &'static str {
-        match self {
-            StepState::Waiting => "waiting",
-            StepState::Starting => "starting",
-            StepState::Running => "running",
-            StepState::Done => "done",
-            StepState::Failed => "failed",
-            StepState::Skipped => "skipped",
-            StepState::Cancelled => "cancelled",
-        }
-    }
-
     /// Nothing more will happen to it.
     pub fn is_over(self) -> bool {
         !matches!(self, StepState::Waiting | StepState::Starting | StepState::Running)

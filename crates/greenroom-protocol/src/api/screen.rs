@@ -9,7 +9,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Base64, is_false, yes};
+use super::{Base64, is_false, words, yes};
 
 /// A terminal size in cells, and in pixels where somebody knows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -94,21 +94,22 @@ pub struct Region {
     pub cols: Option<u16>,
 }
 
-/// The form of a snapshot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SnapshotFormat {
-    /// `text`: the rows joined by newlines.
-    Text,
-    /// `rows`: a list of texts.
-    Rows,
-    /// `runs`: rows as runs of one style.
-    Runs,
-    /// `plain_text` and `cells`: every cell.
-    #[default]
-    Cells,
-    /// `ansi`: an escape stream that paints the screen.
-    Ansi,
+words! {
+    /// The form of a snapshot.
+    #[derive(Default)]
+    SnapshotFormat {
+        /// `text`: the rows joined by newlines.
+        Text "text",
+        /// `rows`: a list of texts.
+        Rows "rows",
+        /// `runs`: rows as runs of one style.
+        Runs "runs",
+        /// `plain_text` and `cells`: every cell.
+        #[default]
+        Cells "cells",
+        /// `ansi`: an escape stream that paints the screen.
+        Ansi "ansi",
+    }
 }
 
 /// How to redact what is returned, beyond the host's own rules.
@@ -116,8 +117,8 @@ pub enum SnapshotFormat {
 pub struct Redaction {
     /// Off needs the right to see raw output.
     pub enabled: bool,
-    /// What stands in place of a secret: `*`, as wide as what it hides. ptywright's `[REDACTED]` means the same; another
-    /// text is refused.
+    /// What stands in place of a secret: `*`, as wide as what it hides. ptywright's `[REDACTED]`
+    /// means the same; another text is refused.
     pub replacement: String,
     /// More texts to hide in this answer, 64 with the patterns.
     #[serde(default)]
@@ -205,7 +206,7 @@ pub const PATIENCE_MAX_MS: u64 = 100_000;
 /// A screen at one sequence number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
-    /// Of the terminal, also when a region was asked for.
+    /// The terminal's size, also when a region was asked for.
     pub size: Size,
     /// Where the cursor is.
     pub cursor: Cursor,
@@ -312,7 +313,7 @@ pub struct Run {
     pub col: u16,
     /// How many cells.
     pub width: u16,
-    /// Their text.
+    /// The text of the cells.
     pub text: String,
     /// Their style; absent = default.
     #[serde(default, skip_serializing_if = "Style::is_default")]
@@ -361,7 +362,7 @@ impl Style {
     }
 }
 
-/// One cell.
+/// One cell of a screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// From 0.
@@ -403,7 +404,7 @@ pub enum Color {
     /// The terminal's own.
     #[default]
     Default,
-    /// Of the palette.
+    /// A colour of the palette.
     Indexed(u8),
     /// True colour.
     Rgb(u8, u8, u8),
@@ -476,17 +477,18 @@ pub struct Scrollback {
     pub lines: Vec<String>,
 }
 
-/// The form of a transcript.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TranscriptFormat {
-    /// Escape sequences removed.
-    Text,
-    /// As it was written, invalid UTF-8 replaced.
-    #[default]
-    Ansi,
-    /// As it was written, in `data`.
-    Raw,
+words! {
+    /// The form of a transcript.
+    #[derive(Default)]
+    TranscriptFormat {
+        /// Escape sequences removed.
+        Text "text",
+        /// As it was written, invalid UTF-8 replaced.
+        #[default]
+        Ansi "ansi",
+        /// As it was written, in `data`.
+        Raw "raw",
+    }
 }
 
 /// Params of `session.transcript`.
@@ -541,7 +543,8 @@ pub struct TranscriptResult {
     /// Bytes that were asked for and are no longer kept.
     #[serde(default)]
     pub dropped: u64,
-    /// Bytes printed that are missing here because filters had not answered for them in time: ask again.
+    /// Bytes printed that are missing here because filters had not answered for them in time: ask
+    /// again.
     #[serde(default)]
     pub behind: u64,
     /// Why text is masked that would be shown if all were well.

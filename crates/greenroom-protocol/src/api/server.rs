@@ -28,9 +28,9 @@ pub enum ClientInfo {
     Name(String),
     /// More about it.
     Full {
-        /// Of the program.
+        /// The program's name.
         name: String,
-        /// Of the program.
+        /// The program's version.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<String>,
     },
@@ -52,7 +52,7 @@ pub struct HelloResult {
     pub protocol: u32,
     /// Always `greenroom`.
     pub name: String,
-    /// Of the host.
+    /// The host's version.
     pub version: String,
     /// Optional abilities, such as `attach`, `events`, `binary`.
     #[serde(default)]
@@ -67,7 +67,7 @@ pub struct HelloResult {
 pub struct CapabilitiesResult {
     /// Always `greenroom`.
     pub name: String,
-    /// Of the host.
+    /// The host's version.
     pub version: String,
     /// `ndjson` and `lsp`.
     pub framing: Vec<String>,
@@ -189,7 +189,7 @@ pub struct SubscribeResult {
 /// Params of `server.unsubscribe`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnsubscribeParams {
-    /// Of `server.subscribe` or `session.subscribe`, of the same connection.
+    /// What `server.subscribe` or `session.subscribe` answered on the same connection.
     pub subscription: String,
 }
 
@@ -203,7 +203,7 @@ pub struct UnsubscribeResult {
 /// Result of `server.stats`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StatsResult {
-    /// Of the daemon's program.
+    /// The version of the daemon's program.
     pub version: String,
     /// The same as `daemon.pid`.
     pub daemon_pid: u32,
@@ -211,9 +211,9 @@ pub struct StatsResult {
     pub keeper_pid: u32,
     /// How long this daemon has been running.
     pub uptime_ms: u64,
-    /// The daemon.
+    /// The daemon's process.
     pub daemon: ProcessStats,
-    /// The keeper.
+    /// The keeper's process.
     pub keeper: KeeperStats,
     /// Sessions by count.
     pub sessions: SessionCounts,
@@ -231,7 +231,8 @@ pub struct StatsResult {
     /// Output read since the daemon started.
     #[serde(default)]
     pub output_bytes: u64,
-    /// What is wrong with files of the host, and what holds instead; sessions whose output is withheld.
+    /// What is wrong with files of the host, and what holds instead; sessions whose output is
+    /// withheld.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
     /// Recordings on disk.
@@ -280,7 +281,7 @@ pub struct ProcessStats {
     pub open_fds: Option<u64>,
 }
 
-/// The keeper.
+/// What is known of the keeper.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KeeperStats {
     /// Process id.
@@ -364,9 +365,9 @@ pub struct UpgradeParams {
 pub struct UpgradeResult {
     /// Always true.
     pub upgrading: bool,
-    /// Of the running program.
+    /// The version of the running program.
     pub from: String,
-    /// Of the new one.
+    /// The version of the new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// The keeper replaced itself, too.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::OneOrMany;
-use super::ask::{self, SandboxAsk, ScratchpadAsk, WorktreeAsk};
+use super::ask::SessionAsk;
 pub use super::control::*;
 pub use super::input::{InputParams, InputResult};
 use super::screen::Size;
@@ -24,10 +24,10 @@ use crate::time::Timestamp;
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CreateParams {
-    /// The program.
+    /// The program to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// Its arguments.
+    /// The program's arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// Program and arguments in one list.
@@ -36,10 +36,6 @@ pub struct CreateParams {
     /// Where to start it; must exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Set on top of the inherited environment. `secret:NAME` is read from the host's secrets, `file:PATH` from a
-    /// file, `literal:TEXT` is TEXT. Values are not shown anywhere.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, String>,
     /// Inherit nothing.
     #[serde(skip_serializing_if = "super::is_false")]
     pub clear_env: bool,
@@ -61,8 +57,8 @@ pub struct CreateParams {
     /// `"120x40"` or `{rows, cols}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
-    /// A name to call it by; no other live session may have it. Without it one is made from the worktree's slug or
-    /// the program.
+    /// A name to call it by; no other live session may have it. Without it one is made from the
+    /// worktree's slug or the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Free for the caller.
@@ -86,24 +82,9 @@ pub struct CreateParams {
     /// Append to it instead.
     #[serde(skip_serializing_if = "super::is_false")]
     pub raw_transcript_append: bool,
-    /// End it after this long.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<u64>,
-    /// End it after this long without output.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle_timeout_ms: Option<u64>,
-    /// Session plugin: work in a git worktree. A slug, or an object.
-    #[serde(deserialize_with = "ask::asked", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<ask::WorktreeForms>")]
-    pub worktree: Option<WorktreeAsk>,
-    /// Session plugin: confine it. `true`, a level, or an object.
-    #[serde(deserialize_with = "ask::asked", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<ask::SandboxForms>")]
-    pub sandbox: Option<SandboxAsk>,
-    /// Session plugin: a directory shared by several sessions. `true`, a name, or an object.
-    #[serde(deserialize_with = "ask::asked", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<ask::ScratchpadForms>")]
-    pub scratchpad: Option<ScratchpadAsk>,
+    /// What is asked for around it.
+    #[serde(flatten)]
+    pub ask: SessionAsk,
     /// More session plugins by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<String>,
@@ -118,17 +99,13 @@ pub struct CreateParams {
 /// Values of variables may be secrets: only their names are shown.
 impl fmt::Debug for CreateParams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&String> = self.env.keys().collect();
         f.debug_struct("CreateParams")
             .field("command", &self.argv())
             .field("cwd", &self.cwd)
-            .field("env", &names)
             .field("size", &self.size)
             .field("name", &self.name)
             .field("labels", &self.labels)
-            .field("worktree", &self.worktree)
-            .field("sandbox", &self.sandbox)
-            .field("scratchpad", &self.scratchpad)
+            .field("ask", &self.ask)
             .finish_non_exhaustive()
     }
 }
@@ -141,6 +118,16 @@ impl CreateParams {
         }
         let program = self.program.as_ref().filter(|program| !program.is_empty())?;
         Some(std::iter::once(program).chain(&self.args).cloned().collect())
+    }
+
+    /// What it says of the session. A member that nobody can give at the start is empty here.
+    pub fn about(&self) -> About {
+        About {
+            task: self.task.clone(),
+            backend: self.backend.clone(),
+            effort: self.effort.clone(),
+            labels: self.labels.clone(),
+        }
     }
 
     /// The size asked for.
@@ -158,12 +145,12 @@ impl CreateParams {
 /// Result of `session.create`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CreateResult {
-    /// Its id.
+    /// The session's id.
     pub session: String,
-    /// Its name.
+    /// The session's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Of the program.
+    /// The program's pid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// What its plugins want to be known, such as that a worktree was resumed.
@@ -183,7 +170,7 @@ pub struct DryRun {
     pub cwd: String,
     /// Variables that plugins set; those whose value may not be seen have none.
     pub env: BTreeMap<String, Option<String>>,
-    /// Of the terminal.
+    /// The terminal's size.
     pub size: Size,
     /// The branch it would work on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -242,13 +229,6 @@ pub enum Left {
     },
 }
 
-/// Params of methods that take a session and nothing else.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SessionParams {
-    /// Id, name or unambiguous prefix.
-    pub session: String,
-}
-
 /// Params of `session.list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -288,6 +268,14 @@ impl Listed {
             Listed::Info(info) => &info.id,
         }
     }
+
+    /// The session, with `detail`.
+    pub fn info(&self) -> Option<&SessionInfo> {
+        match self {
+            Listed::Id(_) => None,
+            Listed::Info(info) => Some(info),
+        }
+    }
 }
 
 /// Params of `session.info`.
@@ -323,7 +311,7 @@ pub struct SessionInfo {
     pub former_name: Option<String>,
     /// Where it is in its life.
     pub state: SessionState,
-    /// Of the program.
+    /// The program's pid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Program and arguments.
@@ -333,7 +321,7 @@ pub struct SessionInfo {
     /// The branch checked out there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Of the terminal.
+    /// The terminal's size.
     pub size: Size,
     /// When it was made.
     pub created_at: Timestamp,
@@ -346,24 +334,16 @@ pub struct SessionInfo {
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<ExitStatus>,
-    /// Processes that its program left behind when it ended, and that live on. `session.kill` ends them.
+    /// Processes that its program left behind when it ended, and that live on. `session.kill` ends
+    /// them.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub processes_left: u64,
     /// The window title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What the session is for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task: Option<String>,
-    /// Which agent does it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backend: Option<String>,
-    /// How hard it shall think.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub effort: Option<String>,
-    /// Free for the caller.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
+    /// What is said of it: the members of `About` stand beside the others.
+    #[serde(flatten)]
+    pub about: About,
     /// Bytes of output so far.
     pub seq: u64,
     /// The oldest byte still kept.
@@ -395,12 +375,44 @@ pub struct SessionInfo {
     /// What was denied to it, such as hosts it may not reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
-    /// Why its output is masked although it would be shown if all were well: what governs it is damaged or missing.
+    /// Why its output is masked although it would be shown if all were well: what governs it is
+    /// damaged or missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
     /// With `explain`: how each setting came about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explain: Option<Value>,
+}
+
+/// What people and agents say of a session. A member of it is stored with the session, stands in
+/// `session.info`, in lists and in `greenroom info`, and is stated here and nowhere else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct About {
+    /// What the session is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Which agent does it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    /// How hard it shall think.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
+    /// Free for the caller.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl About {
+    /// As it is stored.
+    pub fn written(&self) -> String {
+        serde_json::to_string(self).expect("texts and maps of texts are JSON")
+    }
+
+    /// What was stored. A text that makes no sense costs the session its labels, not the host its
+    /// sessions.
+    pub fn read(stored: &str) -> About {
+        serde_json::from_str(stored).unwrap_or_default()
+    }
 }
 
 /// Where a session is in its life.
@@ -436,7 +448,7 @@ impl SessionState {
         SessionState::ALL.into_iter().find(|state| state.word() == word).ok_or_else(|| {
             let shown: String = word.chars().take(80).collect();
             let shown = shown.escape_debug();
-            match crate::tree::nearest(&word.to_ascii_lowercase(), words()) {
+            match crate::nearest(&word.to_ascii_lowercase(), words()) {
                 Some(meant) => format!("there is no state {shown}; did you mean {meant}?"),
                 None => format!("there is no state {shown}; states are {}", words().join(", ")),
             }
@@ -454,9 +466,9 @@ impl SessionState {
         }
     }
 
-    /// No process any more.
-    pub fn has_ended(self) -> bool {
-        matches!(self, SessionState::Exited | SessionState::Failed | SessionState::Lost)
+    /// Its process lives, or is about to.
+    pub fn is_live(self) -> bool {
+        matches!(self, SessionState::Starting | SessionState::Running)
     }
 }
 
@@ -525,13 +537,13 @@ pub struct ClientEntry {
     /// What it calls itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its process.
+    /// The pid of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// It cannot type.
     #[serde(default, skip_serializing_if = "super::is_false")]
     pub read_only: bool,
-    /// Of its window.
+    /// The size of its window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
     /// Since when.
@@ -578,11 +590,12 @@ mod tests {
             "env": { "API_KEY": "sk-123456" }, "timeout_ms": 3_600_000
         }))
         .unwrap();
-        assert_eq!(params.worktree.as_ref().unwrap().slug, "feat-x");
-        assert!(params.sandbox.is_some() && params.scratchpad.is_some());
+        assert_eq!(params.ask.worktree.yes().unwrap().slug, "feat-x");
+        assert!(params.ask.sandbox.yes().is_some() && params.ask.scratchpad.yes().is_some());
         assert!(!format!("{params:?}").contains("sk-123456"));
         let off = read(json!({"sandbox": false, "worktree": null, "scratchpad": false})).unwrap();
-        assert_eq!(off, CreateParams::default());
+        assert_eq!(off.ask.asked().count(), 0);
+        assert_eq!(read(json!({"worktree": null})).unwrap(), CreateParams::default());
         let error = read(json!({"sandbox": "none"})).unwrap_err().to_string();
         assert!(error.contains("full"), "{error}");
     }

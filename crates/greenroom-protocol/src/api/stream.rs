@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::screen::{Size, Snapshot, SnapshotFormat, TranscriptFormat};
+use super::words;
 
 /// Params of `session.attach`: the connection carries attach frames after the reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -13,7 +14,7 @@ pub struct AttachParams {
     /// Input and resize frames are ignored.
     #[serde(default)]
     pub read_only: bool,
-    /// Of the client's window; without it the client has no say in the size.
+    /// The size of the client's window; without it the client has no say in the size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Size>,
     /// Go on after this sequence number if it is recent enough; else, and without it, a keyframe
@@ -31,13 +32,13 @@ pub struct AttachParams {
 /// Result of `session.attach`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttachResult {
-    /// Its id.
+    /// The session's id.
     pub session: String,
     /// The name of this client, such as `c2`.
     pub client: String,
     /// The sequence number now.
     pub seq: u64,
-    /// Of the terminal now.
+    /// The terminal's size now.
     pub size: Size,
     /// As asked.
     #[serde(default)]
@@ -62,7 +63,7 @@ pub struct OutputSubscribeParams {
 pub struct OutputSubscribeResult {
     /// Names the pushes; end it with `server.unsubscribe`.
     pub subscription: String,
-    /// Its id.
+    /// The session's id.
     pub session: String,
     /// The pushes begin here.
     pub seq: u64,
@@ -116,16 +117,17 @@ pub struct ReplayResult {
     pub duration_ms: u64,
 }
 
-/// The form of an export.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ExportFormat {
-    /// asciicast v3.
-    #[default]
-    #[serde(rename = "asciicast-v3", alias = "asciicast", alias = "cast")]
-    AsciicastV3,
-    /// Output without escape sequences.
-    #[serde(rename = "text")]
-    Text,
+words! {
+    /// The form of an export.
+    #[derive(Default)]
+    ExportFormat {
+        /// asciicast v3.
+        #[default]
+        #[serde(alias = "asciicast", alias = "cast")]
+        AsciicastV3 "asciicast-v3",
+        /// Output without escape sequences.
+        Text "text",
+    }
 }
 
 /// Params of `session.export`: the recording as a file, in pages.
@@ -136,7 +138,7 @@ pub struct ExportParams {
     /// Form of the file.
     #[serde(default)]
     pub format: ExportFormat,
-    /// Of the page before; without it from the beginning.
+    /// The cursor of the page before; without it from the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// Most bytes of this page, roughly.
@@ -158,8 +160,8 @@ pub struct ExportResult {
     /// Output that is no longer kept, where this page would have it.
     #[serde(default)]
     pub dropped: u64,
-    /// Bytes printed that filters had not answered for in time. The page is shorter for it, perhaps empty; the rest
-    /// comes with `cursor`.
+    /// Bytes printed that filters had not answered for in time. The page is shorter for it, perhaps
+    /// empty; the rest comes with `cursor`.
     #[serde(default)]
     pub behind: u64,
 }

@@ -60,7 +60,7 @@ fn objects(
 #[test]
 fn a_misspelt_member_of_every_object_of_every_row_is_refused() {
     let mut nested = 0;
-    for row in METHODS.iter().filter(|row| row.name != OPEN) {
+    for row in METHODS.iter().filter(|row| row.id != OPEN) {
         let mut generator = SchemaGenerator::default();
         let schema = (row.params)(&mut generator).to_value();
         let shape = Shape::new(&schema, &generator.take_definitions(true));
@@ -83,7 +83,8 @@ fn a_misspelt_member_of_every_object_of_every_row_is_refused() {
         }
         passes(row.name, serde_json::from_str(row.example).unwrap());
     }
-    // Sizes, regions, asks, actions, matchers in matchers: if they are not seen, this test sees nothing.
+    // Sizes, regions, asks, actions, matchers in matchers: if they are not seen, this test sees
+    // nothing.
     assert!(nested > 40, "{nested}");
 }
 
@@ -140,7 +141,7 @@ fn a_form_has_its_own_members_only() {
         "session.wait",
         wait(json!({"type": "title", "value": {"regex": "x"}, "case_insensitive": true})),
     );
-    // Of a kind that nobody knows: the reader says that.
+    // The reader complains of a kind that nobody knows.
     passes("session.wait", wait(json!({"type": "frob", "valeu": 1})));
     passes("session.input", json!({"session": "s", "action": {"type": "interrupt"}}));
     fails(

@@ -1,8 +1,10 @@
-//! A program that tries to get out, for the escape suite; a daemon to attack; and the stage that holds it.
+//! A program that tries to get out, for the escape suite; a daemon to attack; and the stage that
+//! holds it.
 //!
-//! `escapee __sandbox-exec` is a stage. `escapee try NAME ARG…` makes one attempt, prints `DONE` or `FAILED errno`, and exits
-//! 0 or 1. `escapee victim DIR` is a process worth attacking. `escapee degraded CALL,… ERRNO ARG…` goes on as ARG with these
-//! calls refused, as on a machine that lacks them. `escapee probe` prints what could be enforced.
+//! `escapee __sandbox-exec` is a stage. `escapee try NAME ARG…` makes one attempt, prints `DONE` or
+//! `FAILED errno`, and exits 0 or 1. `escapee victim DIR` is a process worth attacking.
+//! `escapee degraded CALL,… ERRNO ARG…` goes on as ARG with these calls refused, as on a machine
+//! that lacks them. `escapee probe` prints what could be enforced.
 #![allow(
     unsafe_code,
     clippy::print_stdout,

@@ -6,7 +6,8 @@ use std::os::fd::AsRawFd;
 
 use crate::{Attempt, check, io};
 
-/// Attempts on a process, which must be the victim's: the same attempts run as controls, with nothing in their way.
+/// Attempts on a process, which must be the victim's: the same attempts run as controls, with
+/// nothing in their way.
 const ON_PROCESS: [&str; 12] = [
     "ptrace",
     "read_memory",
@@ -27,7 +28,8 @@ pub fn attempt(name: &str, args: &[&str]) -> Attempt {
         (true, Some(pid)) => pid.parse().expect("the number of a process"),
         _ => 0,
     };
-    // 0, 1 and -1 are "me", the machine's first process and "everybody": never a victim. Only inside is 1 somebody else.
+    // 0, 1 and -1 are "me", the machine's first process and "everybody": never a victim. Only
+    // inside is 1 somebody else.
     let inside = std::env::var_os("GREENROOM_SANDBOX").is_some_and(|level| level == "full");
     let allowed = pid > 1 || (pid == 1 && inside && name == "ptrace");
     assert!(!ON_PROCESS.contains(&name) || allowed, "{name} on process {pid}");
@@ -39,7 +41,8 @@ pub fn attempt(name: &str, args: &[&str]) -> Attempt {
         "read_memory" => {
             let mut byte = 0_u8;
             let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-            // Where its image is: the same program as this one, so an address of ours is one of its.
+            // Where its image is: the same program as this one, so an address of ours is one of
+            // its.
             let remote =
                 libc::iovec { iov_base: args[1].parse::<usize>().unwrap() as _, iov_len: 1 };
             check(unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) } as i64).map(drop)

@@ -1,5 +1,5 @@
-//! System calls nobody inside needs. Where a call would change the machine, its arguments are senseless, and any answer but a
-//! refusal counts as having got through.
+//! System calls nobody inside needs. Where a call would change the machine, its arguments are
+//! senseless, and any answer but a refusal counts as having got through.
 
 use std::ptr::null;
 

@@ -1,5 +1,5 @@
-//! A process worth attacking: sockets of every kind, a secret, a terminal, shared memory. It says where they are and writes
-//! down who came.
+//! A process worth attacking: sockets of every kind, a secret, a terminal, shared memory. It says
+//! where they are and writes down who came.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};

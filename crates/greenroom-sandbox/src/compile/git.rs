@@ -1,8 +1,9 @@
 //! What git needs below a repository's `.git`, and what it must not touch there.
 //!
-//! In: [`GitRules`] from recorded knowledge. Out: paths to make, to write and to protect. A worktree's session gets exactly
-//! its own data, loose objects and its own refs; hooks, configuration, packs, other branches, and the pointer files through
-//! which git *outside* could be led to a planted configuration stay as they are.
+//! In: [`GitRules`] from recorded knowledge. Out: paths to make, to write and to protect. A
+//! worktree's session gets exactly its own data, loose objects and its own refs; hooks,
+//! configuration, packs, other branches, and the pointer files through which git *outside* could be
+//! led to a planted configuration stay as they are.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// At level reduced nothing can be protected inside of what is writable; only directories must be there.
+    /// At level reduced nothing can be protected inside of what is writable; only directories must
+    /// be there.
     pub(super) fn make_reduced(&self) -> Vec<Make> {
         self.make.iter().filter(|it| it.what == MakeWhat::Dir).cloned().collect()
     }
@@ -104,7 +106,8 @@ fn checked_ref(name: &str) -> Result<PathBuf, Refused> {
     }
 }
 
-/// A `commondir` in a main repository would be believed like one in a worktree; this content leads to itself.
+/// A `commondir` in a main repository would be believed like one in a worktree; this content leads
+/// to itself.
 const OWN_COMMON_DIR: &[u8] = b".\n";
 
 fn checkout(git_dir: &Path, modules: &[PathBuf]) -> Result<Places, Refused> {

@@ -1,8 +1,9 @@
 //! What is found where inside: one list of mounts, shallow before deep.
 //!
-//! In: the policy's paths and git's. Out: what to make first and what to mount. Each mount overrides what is around it, so
-//! depth alone decides. A path that must not change while its surroundings may is pinned component by component: a mount
-//! cannot be renamed, so nobody can move the parent away and build a new one in its place.
+//! In: the policy's paths and git's. Out: what to make first and what to mount. Each mount
+//! overrides what is around it, so depth alone decides. A path that must not change while its
+//! surroundings may is pinned component by component: a mount cannot be renamed, so nobody can move
+//! the parent away and build a new one in its place.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,7 +20,8 @@ pub(super) struct Places {
     pub(super) mounts: Vec<Mount>,
 }
 
-/// Parts of `/run` that are no sockets and that programs need: a whole system on NixOS, names when the network is open.
+/// Parts of `/run` that are no sockets and that programs need: a whole system on NixOS, names when
+/// the network is open.
 const RUN_SYSTEM: [&str; 3] = ["/run/current-system", "/run/booted-system", "/run/opengl-driver"];
 const RUN_NAMES: [&str; 3] =
     ["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf"];
@@ -94,8 +96,9 @@ fn depth(path: &Path) -> usize {
     path.components().count()
 }
 
-/// What is hidden below the home directory is hidden by name, in every directory on the way to it. Not in what is writable:
-/// there it stays a mask, as everywhere else, because what is made there must come to be.
+/// What is hidden below the home directory is hidden by name, in every directory on the way to it.
+/// Not in what is writable: there it stays a mask, as everywhere else, because what is made there
+/// must come to be.
 fn hidden<'a>(
     policy: &'a Policy,
     git: &git::Places,
@@ -164,7 +167,8 @@ impl Places {
         nearest.is_some_and(|it| matches!(it.what, Place::Masked | Place::Replaced { .. }))
     }
 
-    /// Writable inside writable, visible where nothing is hidden, and names where nothing is seen, are mounts for nothing.
+    /// Writable inside writable, visible where nothing is hidden, and names where nothing is seen,
+    /// are mounts for nothing.
     fn drop_needless(&mut self) {
         self.drop_if(|places, mount| {
             matches!(mount.what, Place::Without { .. }) && places.is_replaced(&mount.at)

@@ -130,7 +130,8 @@ fn below_home_names_are_hidden() {
     ");
 }
 
-/// `/tmp` is the session's own: what is hidden in a home there is not seen, and neither is the rest of it.
+/// `/tmp` is the session's own: what is hidden in a home there is not seen, and neither is the rest
+/// of it.
 #[test]
 fn a_home_below_what_is_replaced_stays_unseen() {
     let (home, hidden) = (Some("/tmp/h".into()), vec!["/tmp/h/.ssh".into(), "/tmp/h/.c/gh".into()]);
@@ -235,7 +236,9 @@ fn root_has_level_full_only() {
 
 fn lacking(layers: &[Layer]) -> Probe {
     let fail = |trial: Trial| match layers.contains(&trial.layer) {
-        true => Trial { outcome: Outcome::Failed { errno: 1, step: "make one".into() }, ..trial },
+        true => {
+            Trial { outcome: TrialResult::Failed { errno: 1, step: "make one".into() }, ..trial }
+        }
         false => trial,
     };
     let able = able();
@@ -282,7 +285,8 @@ fn path() -> impl Strategy<Value = PathBuf> {
 }
 
 proptest! {
-    /// Whatever is asked for: shallow before deep; nothing protected is left writable, nor a parent of it movable.
+    /// In every plan: shallow before deep; nothing protected is left writable, nor a parent of it
+    /// movable.
     #[test]
     fn protected_paths_are_always_pinned(
         writable in proptest::collection::vec(path(), 1..4),

@@ -1,9 +1,10 @@
 //! A classic BPF program for seccomp, from a table of system calls.
 //!
-//! In: what to do about each number. Out: instructions. The numbers are found by a search tree: the kernel runs the program
-//! once per possible call when it is installed, so a list would make every start slower. Arguments are compared in their
-//! low 32 bits, as the kernel's own handlers read them; a comparison of all 64 could be walked around by setting the rest.
-//! Absent on purpose: which calls matter (`filter.rs`).
+//! In: what to do about each number. Out: instructions. The numbers are found by a search tree: the
+//! kernel runs the program once per possible call when it is installed, so a list would make every
+//! start slower. Arguments are compared in their low 32 bits, as the kernel's own handlers read
+//! them; a comparison of all 64 could be walked around by setting the rest. Absent on purpose:
+//! which calls matter (`filter.rs`).
 
 /// One instruction, packed: code u16, jt u8, jf u8, k u32.
 pub(crate) type Instruction = u64;
@@ -79,7 +80,8 @@ fn ret(act: Act) -> Instruction {
     op(RET_K, 0, 0, value)
 }
 
-/// The whole program for one machine: other machines' calls kill, x32's do not exist, unlisted numbers are allowed.
+/// The whole program for one machine: other machines' calls kill, x32's do not exist, unlisted
+/// numbers are allowed.
 pub(crate) fn program(arch: u32, has_x32: bool, mut table: Vec<(u32, Case)>) -> Vec<Instruction> {
     table.sort_by_key(|(number, _)| *number);
     table.dedup_by_key(|(number, _)| *number);
@@ -118,7 +120,8 @@ fn tree(table: &[(u32, Case)]) -> Vec<Instruction> {
     }
 }
 
-/// Goes on with the next instruction if the comparison holds, else skips `distance` more. Conditional jumps reach 255 only.
+/// Goes on with the next instruction if the comparison holds, else skips `distance` more.
+/// Conditional jumps reach 255 only.
 fn jump_unless(comparison: u16, k: u32, distance: usize) -> Vec<Instruction> {
     match u8::try_from(distance) {
         Ok(near) => vec![op(comparison, 0, near, k)],

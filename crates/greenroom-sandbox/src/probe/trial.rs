@@ -1,26 +1,28 @@
 //! Each layer, tried in a child as a stage would apply it, with the stage's own code.
 //!
-//! In: nothing. Out: what worked and what was refused at which step. One child tries namespaces and mounts, another what
-//! works without them, so that one missing layer hides no other. Landlock and the filter are not only applied but asked to
-//! hold something back. Absent on purpose: anything that would outlive the children.
+//! In: nothing. Out: what worked and what was refused at which step. One child tries namespaces and
+//! mounts, another what works without them, so that one missing layer hides no other. Landlock and
+//! the filter are not only applied but asked to hold something back. Absent on purpose: anything
+//! that would outlive the children.
 //!
-//! The children of a process with many threads may allocate (the C library sees to that) but touch nothing shared.
+//! The children of a process with many threads may allocate (the C library sees to that) but touch
+//! nothing shared.
 
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-use super::{Outcome, Probe, Trial};
-use crate::control::Fault;
-use crate::filter::{self, Facts};
+use super::{Probe, Trial, TrialResult};
+use crate::control::StageError;
+use crate::filter::{self, FilterOptions};
 use crate::layer::Layer;
 use crate::plan::{LandlockRules, Mount, NetworkStep, Place};
-use crate::stage::{mounts, namespaces, privileges, sys, terminal};
-use crate::wire::{Reader, Writer};
+use crate::stage::terminal::Terminal;
+use crate::stage::{Failing, mounts, namespaces, privileges, sys};
+use crate::wire::Wire;
 
 /// Far above what the children say.
 const MAX_TOLD_BYTES: u64 = 64 * 1024;
@@ -44,7 +46,7 @@ const PLAIN: [Layer; 3] = [Layer::NoNewPrivileges, Layer::Landlock, Layer::Secco
 
 pub(super) fn probe() -> Probe {
     let landlock_abi = sys::landlock_version().unwrap_or(0);
-    let with_network = in_child(|| namespaced(NetworkStep::Own { listener: true }));
+    let with_network = in_child(|| namespaced(NetworkStep::OwnWithListener));
     let mut trials = judge(&NAMESPACED, &with_network);
     if with_network.as_ref().is_err_and(|fault| NETWORK.contains(&fault.layer)) {
         // The rest does not stand on the network.
@@ -63,7 +65,7 @@ pub(super) fn probe() -> Probe {
 }
 
 /// Everything before the fault worked, everything after it was not tried.
-fn judge(layers: &[Layer], result: &Result<(), Fault>) -> Vec<Trial> {
+fn judge(layers: &[Layer], result: &Result<(), StageError>) -> Vec<Trial> {
     let failed = result.as_ref().err();
     // A path of the trial itself is part of the mounts.
     let blamed =
@@ -71,9 +73,9 @@ fn judge(layers: &[Layer], result: &Result<(), Fault>) -> Vec<Trial> {
     let at = blamed.and_then(|blamed| layers.iter().position(|layer| *layer == blamed));
     let judged = layers.iter().enumerate().map(|(place, layer)| {
         let outcome = match (failed, at) {
-            (None, _) => Outcome::Works,
-            (Some(_), Some(at)) if place < at => Outcome::Works,
-            (Some(_), Some(at)) if place > at => Outcome::NotTried { needs: layers[at] },
+            (None, _) => TrialResult::Works,
+            (Some(_), Some(at)) if place < at => TrialResult::Works,
+            (Some(_), Some(at)) if place > at => TrialResult::NotTried { needs: layers[at] },
             (Some(fault), _) => outcome(&Err(fault.clone())),
         };
         Trial { layer: *layer, outcome }
@@ -81,14 +83,14 @@ fn judge(layers: &[Layer], result: &Result<(), Fault>) -> Vec<Trial> {
     judged.collect()
 }
 
-fn outcome(result: &Result<(), Fault>) -> Outcome {
+fn outcome(result: &Result<(), StageError>) -> TrialResult {
     match result {
-        Ok(()) => Outcome::Works,
-        Err(fault) => Outcome::Failed { errno: fault.errno, step: fault.step.clone() },
+        Ok(()) => TrialResult::Works,
+        Err(fault) => TrialResult::Failed { errno: fault.errno, step: fault.step.clone() },
     }
 }
 
-fn namespaced(network: NetworkStep) -> Result<(), Fault> {
+fn namespaced(network: NetworkStep) -> Result<(), StageError> {
     namespaces::enter(network, None)?;
     // The first process of the new pid namespace does the rest, as in a stage.
     in_child(|| {
@@ -96,12 +98,13 @@ fn namespaced(network: NetworkStep) -> Result<(), Fault> {
         let from = PathBuf::from("/tmp");
         let tried = [place("/run", Place::Masked), place("/tmp", Place::Replaced { from })];
         mounts::build(&tried)?;
-        terminal::open(80, 24)?;
+        let opened = Terminal::open(80, 24).map(drop);
+        opened.failing(Layer::Terminal, || "open a terminal".into())?;
         privileges::drop_capabilities(true)
     })
 }
 
-fn plain(layer: Layer, abi: u32) -> Result<(), Fault> {
+fn plain(layer: Layer, abi: u32) -> Result<(), StageError> {
     privileges::no_new_privileges()?;
     match layer {
         Layer::Landlock => landlock(abi),
@@ -110,14 +113,16 @@ fn plain(layer: Layer, abi: u32) -> Result<(), Fault> {
     }
 }
 
-fn landlock(abi: u32) -> Result<(), Fault> {
+fn landlock(abi: u32) -> Result<(), StageError> {
     if abi == 0 {
         let errno = sys::landlock_version().err().unwrap_or(Errno::NOSYS);
-        return Err(Fault::new(Layer::Landlock, "ask for it", errno.raw_os_error()));
+        return Err(StageError::new(Layer::Landlock, "ask for it", errno.raw_os_error()));
     }
     let terminal =
         rustix::fs::openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|errno| Fault::new(Layer::Landlock, "open /dev/null", errno.raw_os_error()))?;
+            .map_err(|errno| {
+                StageError::new(Layer::Landlock, "open /dev/null", errno.raw_os_error())
+            })?;
     let rules = LandlockRules {
         abi,
         read: vec!["/".into()],
@@ -136,60 +141,41 @@ fn landlock(abi: u32) -> Result<(), Fault> {
         Err(_) => Ok(()),
         Ok(_) => {
             let _ = rustix::fs::unlink(name.as_str());
-            Err(Fault::new(Layer::Landlock, "hold a write back", libc::ENOTSUP))
+            Err(StageError::new(Layer::Landlock, "hold a write back", libc::ENOTSUP))
         }
     }
 }
 
-fn seccomp() -> Result<(), Fault> {
-    let facts = Facts { inet: false, unix: false, debug: false, spawn: true, namespaces: false };
-    privileges::filter(&filter::build(facts))?;
+fn seccomp() -> Result<(), StageError> {
+    let options =
+        FilterOptions { inet: false, unix: false, debug: false, spawn: true, namespaces: false };
+    privileges::filter(&filter::build(options))?;
     match sys::unshare(0) {
         Err(Errno::PERM) => Ok(()),
-        _ => Err(Fault::new(Layer::Seccomp, "hold a call back", libc::ENOTSUP)),
+        _ => Err(StageError::new(Layer::Seccomp, "hold a call back", libc::ENOTSUP)),
     }
 }
 
 /// Runs `trial` in a child and hears its result.
-fn in_child(trial: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
-    let fault = |errno: Errno| Fault::new(Layer::Processes, "fork", errno.raw_os_error());
+fn in_child(trial: impl FnOnce() -> Result<(), StageError>) -> Result<(), StageError> {
+    let fault = |errno: Errno| StageError::new(Layer::Processes, "fork", errno.raw_os_error());
     let (hear, tell) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(fault)?;
     match sys::fork().map_err(fault)? {
         None => {
             drop(hear);
-            tell_result(&tell, &trial());
+            let _ = rustix::io::write(&tell, &trial().err().encode());
             sys::exit(0)
         }
         Some(child) => {
             drop(tell);
-            let heard = hear_result(hear);
+            let mut bytes = Vec::new();
+            let _ = std::fs::File::from(hear).take(MAX_TOLD_BYTES).read_to_end(&mut bytes);
             let _ = sys::wait(child);
-            heard
+            match Option::<StageError>::decode(&bytes) {
+                Ok(fault) => fault.map_or(Ok(()), Err),
+                // It was killed at the first step, or by its own filter.
+                Err(_) => Err(StageError::new(Layer::Processes, "hear from a trial", libc::ECHILD)),
+            }
         }
     }
-}
-
-fn tell_result(tell: &OwnedFd, result: &Result<(), Fault>) {
-    let mut w = Writer::default();
-    match result {
-        Ok(()) => w.u8(1),
-        Err(fault) => w.u8(0).u8(fault.layer as u8).u32(fault.errno as u32).text(&fault.step),
-    };
-    let _ = rustix::io::write(tell.as_fd(), &w.finish());
-}
-
-fn hear_result(hear: OwnedFd) -> Result<(), Fault> {
-    let mut bytes = Vec::new();
-    let _ = std::fs::File::from(hear).take(MAX_TOLD_BYTES).read_to_end(&mut bytes);
-    let mut r = Reader::new(&bytes);
-    let mut decode = || {
-        if r.flag().ok()? {
-            return Some(Ok(()));
-        }
-        let layer = Layer::from_wire(r.u8().ok()?)?;
-        let errno = r.u32().ok()? as i32;
-        Some(Err(Fault::new(layer, r.text().ok()?.to_string_lossy(), errno)))
-    };
-    // Nothing: it was killed at the first step, or by its own filter.
-    decode().unwrap_or_else(|| Err(Fault::new(Layer::Processes, "hear from a trial", libc::ECHILD)))
 }

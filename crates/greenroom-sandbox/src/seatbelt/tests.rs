@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::{HostPattern, Level, Protected};
+use crate::policy::{HostPattern, Level, Private, Protected};
 
 fn made(policy: &Policy) -> Profile {
     profile(policy, Path::new("/dev/ttys007"), 3128).unwrap()
@@ -148,9 +148,9 @@ fn a_plugin_and_an_open_network() {
 }
 
 proptest! {
-    /// Whatever a path is called, the text stays what it would be for any other path.
+    /// A path of any name leaves the text what it would be for any other path.
     #[test]
-    fn paths_never_become_text(name in "[^\0/]{1,30}", hidden in "[^\0/]{1,30}") {
+    fn paths_never_become_text(name in "[^\0/.][^\0/]{0,29}", hidden in "[^\0/.][^\0/]{0,29}") {
         let with = |name: &str, hidden: &str| Policy {
             hidden: vec![Path::new("/h").join(hidden)],
             protected: vec![Protected::existing(Path::new("/w").join(name).join("x"))],
@@ -163,7 +163,43 @@ proptest! {
             ..Policy::new(Level::Full, Path::new("/w").join(name), "/t")
         };
         let evil = made(&with(&name, &hidden));
-        prop_assert_eq!(evil.text, made(&with("plain", "plain")).text);
+        let plain = made(&with("plain", "plain"));
+        // Printed as a file, every line is of the text or a comment.
+        let printed = evil.to_string();
+        prop_assert_eq!(printed.lines().count(), plain.to_string().lines().count());
+        prop_assert!(printed.lines().skip(plain.text.lines().count() + 2).all(|it| it.starts_with(";;")));
+        prop_assert_eq!(evil.text, plain.text);
+    }
+}
+
+#[test]
+fn a_copy_of_its_own_is_writable_where_it_lies() {
+    let own = Private { at: "/Users/u/.agent".into(), from: "/state/agent".into(), views: vec![] };
+    let policy =
+        Policy { private: vec![own], ..Policy::new(Level::Full, "/Users/u/p", "/private/tmp/s1") };
+    let made = made(&policy);
+    assert!(made.params.contains(&("PRIVATE_0".into(), "/state/agent".into())), "{made:?}");
+    assert!(made.text.contains("(allow file-read* file-write* (subpath (param \"PRIVATE_0\")))"));
+}
+
+#[test]
+fn as_a_file_it_says_that_it_is_untried_and_what_goes_with_it() {
+    let printed = made(&Policy::new(Level::Full, "/w/a\n(allow default)", "/t")).to_string();
+    assert!(printed.starts_with(";; untried on a Mac: "), "{printed}");
+    let end = printed.split_once("(deny file-write-setugid)").unwrap().1;
+    insta::assert_snapshot!(end.trim(), @r#"
+    ;; sandbox-exec -f FILE, and for each of these -D:
+    ;;   TTY="/dev/ttys007"
+    ;;   WRITE_0="/w/a\n(allow default)"
+    ;;   TMP_0="/t"
+    "#);
+}
+
+#[test]
+fn what_no_sandbox_may_write_is_refused_here_too() {
+    for wide in ["/", "/usr", "relative"] {
+        let policy = Policy::new(Level::Full, wide, "/t");
+        assert!(profile(&policy, Path::new("/dev/ttys007"), 3128).is_err(), "{wide}");
     }
 }
 

@@ -1,9 +1,10 @@
 //! The session's view of the file system.
 //!
-//! In: the plan's mounts. Out: a read-only world in which exactly the plan's places are writable, masked or pinned, with its
-//! own `/tmp`, `/dev/shm`, `/dev/pts` and `/proc`. Handles to everything that stays are taken first, while paths still mean
-//! what they mean outside; then the world is closed; then they are put back, shallow before deep. Every target is opened
-//! without following symlinks (`paths.rs`).
+//! In: the plan's mounts. Out: a read-only world in which exactly the plan's places are writable,
+//! masked or pinned, with its own `/tmp`, `/dev/shm`, `/dev/pts` and `/proc`. Handles to everything
+//! that stays are taken first, while paths still mean what they mean outside; then the world is
+//! closed; then they are put back, shallow before deep. Every target is opened without following
+//! symlinks (`paths.rs`).
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +20,7 @@ use rustix::mount::{
 use super::guard::Guards;
 use super::sys::{NODEV, NOEXEC, NOSUID, RDONLY, restrict_mount, restrict_one_mount};
 use super::{Failing, paths};
-use crate::control::Fault;
+use crate::control::StageError;
 use crate::layer::Layer;
 use crate::plan::{Mount, Place};
 
@@ -27,7 +28,7 @@ use crate::plan::{Mount, Place};
 const MAX_SIBLINGS: usize = 4096;
 /// Entries of a directory some of whose names are hidden; each that is left is a mount.
 const MAX_LISTED: usize = 4096;
-/// Of the session's `/dev/shm`; it is memory.
+/// The size of the session's `/dev/shm`; it is memory.
 const SHM_BYTES: &str = "67108864";
 /// Devices that do nothing but what their names say.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -45,7 +46,8 @@ enum What {
         directory: bool,
         /// Read-only where it may be that what is around it is not.
         fixed: bool,
-        /// Not made where it is missing by now: git outside took it away, and an empty branch would be a broken one.
+        /// Not made where it is missing by now: git outside took it away, and an empty branch would
+        /// be a broken one.
         found: bool,
     },
     Mask,
@@ -57,7 +59,7 @@ enum What {
 }
 
 /// Builds all of it. Call in the first process of the new pid namespace.
-pub(crate) fn build(mounts: &[Mount]) -> Result<Guards, Fault> {
+pub(crate) fn build(mounts: &[Mount]) -> Result<Guards, StageError> {
     let layer = Layer::Mounts;
     let propagation = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", propagation)
@@ -75,7 +77,8 @@ pub(crate) fn build(mounts: &[Mount]) -> Result<Guards, Fault> {
     let closed = place(pieces, &scratch, &mut guards)?;
     dev(devices, &scratch)?;
     proc()?;
-    // Only now: until here places below them may have been made. What is placed there keeps its own attributes.
+    // Only now: until here places below them may have been made. What is placed there keeps its own
+    // attributes.
     for mask in closed {
         restrict_one_mount(mask.as_fd(), RDONLY).failing(layer, || "close a mask".into())?;
     }
@@ -97,7 +100,7 @@ pub(super) fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(),
 }
 
 /// Takes handles while paths still mean what they mean outside.
-fn collect(mount: &Mount, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
+fn collect(mount: &Mount, pieces: &mut Vec<Piece>) -> Result<(), StageError> {
     let at = &mount.at;
     let (source, attributes) = match &mount.what {
         Place::Masked => {
@@ -132,7 +135,8 @@ fn collect(mount: &Mount, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
     let mut piece = copy(at, source.as_fd(), attributes)
         .failing(Layer::Mounts, || format!("take {}", at.display()))?;
     if let (Place::View { .. }, What::Copy { fixed, .. }) = (&mount.what, &mut piece.what) {
-        // Around it is the session's own; there is nothing outside that would be written instead.
+        // What is around a view belongs to the session, so there is no file of the user's that the
+        // session could write instead.
         *fixed = false;
     }
     pieces.push(piece);
@@ -154,9 +158,13 @@ fn copy(at: &Path, source: BorrowedFd<'_>, attributes: u64) -> Result<Piece, Err
     Ok(Piece { at: at.to_owned(), what: What::Copy { tree, directory, fixed, found: false } })
 }
 
-/// Everything in `dir` except one entry becomes read-only. Locks are left alone: each is a moment of git at work, which
-/// renames it, and nothing that git reads.
-fn siblings(dir: &Path, except: &std::ffi::OsStr, pieces: &mut Vec<Piece>) -> Result<(), Fault> {
+/// Everything in `dir` except one entry becomes read-only. Locks are left alone: each is a moment
+/// of git at work, which renames it, and nothing that git reads.
+fn siblings(
+    dir: &Path,
+    except: &std::ffi::OsStr,
+    pieces: &mut Vec<Piece>,
+) -> Result<(), StageError> {
     let failing = || format!("protect what is beside {}", dir.join(except).display());
     let fd = paths::open_real(dir).failing(Layer::Paths, failing)?;
     let names = paths::entries(fd.as_fd(), MAX_SIBLINGS).failing(Layer::Paths, failing)?;
@@ -179,7 +187,7 @@ fn siblings(dir: &Path, except: &std::ffi::OsStr, pieces: &mut Vec<Piece>) -> Re
     Ok(())
 }
 
-fn devices() -> Result<Vec<Piece>, Fault> {
+fn devices() -> Result<Vec<Piece>, StageError> {
     let mut devices = Vec::new();
     for name in DEVICES {
         let at = Path::new("/dev").join(name);
@@ -194,24 +202,19 @@ fn devices() -> Result<Vec<Piece>, Fault> {
     Ok(devices)
 }
 
-/// A small tmpfs that `/dev/shm` and all masks are parts of. It hangs below `/proc` until they are taken; the new `/proc`
-/// then covers the place.
+/// A small tmpfs that `/dev/shm` and all masks are parts of. It hangs below `/proc` until they are
+/// taken; the new `/proc` then covers the place.
 #[derive(Debug)]
 pub(super) struct Scratch {
     pub(super) root: OwnedFd,
 }
 
 impl Scratch {
-    fn new() -> Result<Scratch, Fault> {
+    fn new() -> Result<Scratch, StageError> {
         let failing = || "make a tmpfs".into();
         let made = || -> Result<OwnedFd, Errno> {
-            let fs = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-            rustix::mount::fsconfig_set_string(fs.as_fd(), "size", SHM_BYTES)?;
-            rustix::mount::fsconfig_set_string(fs.as_fd(), "mode", "0755")?;
-            rustix::mount::fsconfig_create(fs.as_fd())?;
-            let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-            let root =
-                rustix::mount::fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+            let options = [("size", SHM_BYTES), ("mode", "0755")];
+            let root = new_mount("tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NODEV)?;
             attach(root.as_fd(), paths::open(Path::new("/proc"))?.as_fd())?;
             rustix::fs::mkdirat(&root, "empty", Mode::from_raw_mode(0o555))?;
             rustix::fs::mkdirat(&root, "shm", Mode::from_raw_mode(0o1777))?;
@@ -250,7 +253,7 @@ fn place(
     pieces: Vec<Piece>,
     scratch: &Scratch,
     guards: &mut Guards,
-) -> Result<Vec<OwnedFd>, Fault> {
+) -> Result<Vec<OwnedFd>, StageError> {
     let parents: BTreeSet<PathBuf> =
         pieces.iter().flat_map(|it| it.at.ancestors().skip(1)).map(Path::to_owned).collect();
     let placed_later: BTreeSet<PathBuf> = pieces.iter().map(|it| it.at.clone()).collect();
@@ -262,10 +265,8 @@ fn place(
                 if fixed {
                     guards.fixed(at.clone());
                 }
-                let target = match found {
-                    true => paths::open(at),
-                    false => paths::mount_point(at, directory),
-                };
+                let target =
+                    if found { paths::open(at) } else { paths::mount_point(at, directory) };
                 match target.and_then(|target| attach(tree.as_fd(), target.as_fd())) {
                     Err(Errno::NOENT) if found => Ok(None),
                     placed => placed.map(|()| None),
@@ -296,8 +297,8 @@ fn place(
     Ok(open_masks)
 }
 
-/// Puts a directory of our own over the one at `at`, in which every entry is found that `skip` does not skip. Returns the
-/// mount, if it is one.
+/// Puts a directory of our own over the one at `at`, in which every entry is found that `skip` does
+/// not skip. Returns the mount, if it is one.
 fn listed(
     at: &Path,
     dir: &OwnedFd,
@@ -314,7 +315,8 @@ fn listed(
         None => None,
     };
     let tree = mount.as_ref().unwrap_or(&place);
-    // Names are looked up in the directory below the one that covers it now. Nobody but its user can write there.
+    // Names are looked up in the directory below the one that covers it now. Nobody but its user
+    // can write there.
     rustix::process::fchdir(dir)?;
     let entries = match paths::kinds(dir.as_fd(), MAX_LISTED) {
         // The session could not list it either.
@@ -374,7 +376,7 @@ fn mask(at: &Path, scratch: &Scratch, number: Option<usize>) -> Result<Option<Ow
     Ok(None)
 }
 
-fn dev(devices: Vec<Piece>, scratch: &Scratch) -> Result<(), Fault> {
+fn dev(devices: Vec<Piece>, scratch: &Scratch) -> Result<(), StageError> {
     place(devices, scratch, &mut Guards::default())?;
     let failing = || "make /dev/shm".into();
     if paths::exists(Path::new("/dev/shm")) {
@@ -383,38 +385,41 @@ fn dev(devices: Vec<Piece>, scratch: &Scratch) -> Result<(), Fault> {
         attach(shm.as_fd(), target.as_fd()).failing(Layer::Mounts, failing)?;
     }
     let terminals = || -> Result<(), Errno> {
-        let pts = new_mount("devpts", &[("ptmxmode", "0666"), ("mode", "0620")], 0)?;
+        let options = [("ptmxmode", "0666"), ("mode", "0620")];
+        let pts = new_mount("devpts", &options, MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
         let target = paths::open_real(Path::new("/dev/pts"))?;
         attach(pts.as_fd(), target.as_fd())?;
-        let door = paths::open(Path::new("/dev/ptmx"))?;
-        if paths::kind(door.as_fd())? != FileType::Symlink {
+        let ptmx = paths::open(Path::new("/dev/ptmx"))?;
+        if paths::kind(ptmx.as_fd())? != FileType::Symlink {
             let own = clone(paths::open_real(Path::new("/dev/pts/ptmx"))?.as_fd())?;
-            attach(own.as_fd(), door.as_fd())?;
+            attach(own.as_fd(), ptmx.as_fd())?;
         }
         Ok(())
     };
     terminals().failing(Layer::Terminal, || "make terminals of its own".into())
 }
 
-fn new_mount(kind: &str, options: &[(&str, &str)], more: u64) -> Result<OwnedFd, Errno> {
+/// A file system of its own, without set-user-id programs and with what `more` forbids.
+fn new_mount(kind: &str, options: &[(&str, &str)], more: MountAttrFlags) -> Result<OwnedFd, Errno> {
     let fs = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         rustix::mount::fsconfig_set_string(fs.as_fd(), *key, *value)?;
     }
     rustix::mount::fsconfig_create(fs.as_fd())?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let mount = rustix::mount::fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    if more != 0 {
-        restrict_mount(mount.as_fd(), more)?;
-    }
-    Ok(mount)
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | more;
+    rustix::mount::fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// Shows the session's processes only. Read-only as a whole: as root, much below `/proc/sys` could be written.
-fn proc() -> Result<(), Fault> {
+/// Shows the session's processes only. Read-only as a whole: as root, much below `/proc/sys` could
+/// be written.
+fn proc() -> Result<(), StageError> {
     let failing = || "mount a fresh /proc".into();
-    // On top of the scratch, which is out of sight then. Unmounting it would wait for every CPU of the machine.
-    let fresh = new_mount("proc", &[], RDONLY | NODEV).failing(Layer::Proc, failing)?;
+    // On top of the scratch, which is out of sight then. Unmounting it would wait for every CPU of
+    // the machine.
+    let more = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let fresh = new_mount("proc", &[], more).failing(Layer::Proc, failing)?;
     let target = paths::open_real(Path::new("/proc")).failing(Layer::Proc, failing)?;
     attach(fresh.as_fd(), target.as_fd()).failing(Layer::Proc, failing)
 }

@@ -1,26 +1,30 @@
 //! Namespaces: the session's own users, mounts, processes, network and shared memory.
 //!
-//! In: whether the network is its own. Out: this process inside of all of them (its children in the new pid namespace), and
-//! the proxy's listener if there is one. The user keeps its number, so files keep their owner.
+//! In: whether the network is its own. Out: this process inside of all of them (its children in the
+//! new pid namespace), and the proxy's listener if there is one. The user keeps its number, so
+//! files keep their owner.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::spare::Spare;
+use super::ready::ReadyNamespaces;
 use super::{Failing, sys};
-use crate::control::Fault;
+use crate::control::StageError;
 use crate::layer::Layer;
 use crate::plan::{NetworkStep, PROXY_PORT};
 
 /// Connections that wait for the daemon, e.g. while it restarts.
 const BACKLOG: i32 = 128;
 
-pub(crate) fn enter(network: NetworkStep, spare: Option<Spare>) -> Result<Option<OwnedFd>, Fault> {
-    let own = matches!(network, NetworkStep::Own { .. });
-    let entered = match spare.filter(|_| own) {
-        Some(spare) => spare.enter()?,
+pub(crate) fn enter(
+    network: NetworkStep,
+    ready: Option<ReadyNamespaces>,
+) -> Result<Option<OwnedFd>, StageError> {
+    let own = network != NetworkStep::Host;
+    let entered = match ready.filter(|_| own) {
+        Some(ready) => ready.enter()?,
         None => false,
     };
     if !entered {
@@ -37,12 +41,12 @@ pub(crate) fn enter(network: NetworkStep, spare: Option<Spare>) -> Result<Option
         self::network()?;
     }
     match network {
-        NetworkStep::Own { listener: true } => listen().map(Some),
-        NetworkStep::Own { listener: false } | NetworkStep::Host => Ok(None),
+        NetworkStep::OwnWithListener => listen().map(Some),
+        NetworkStep::Own | NetworkStep::Host => Ok(None),
     }
 }
 
-pub(super) fn user() -> Result<(), Fault> {
+pub(super) fn user() -> Result<(), StageError> {
     let layer = Layer::UserNamespace;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     sys::unshare(libc::CLONE_NEWUSER).failing(layer, || "make one".into())?;
@@ -60,23 +64,23 @@ pub(super) fn user() -> Result<(), Fault> {
 }
 
 /// One with a loopback and nothing else.
-pub(super) fn network() -> Result<(), Fault> {
+pub(super) fn network() -> Result<(), StageError> {
     sys::unshare(libc::CLONE_NEWNET).failing(Layer::NetworkNamespace, || "make one".into())?;
     let socket = socket(SocketType::DGRAM)?;
     sys::loopback_up(socket.as_fd()).failing(Layer::Loopback, || "bring lo up".into())
 }
 
-fn socket(kind: SocketType) -> Result<OwnedFd, Fault> {
+fn socket(kind: SocketType) -> Result<OwnedFd, StageError> {
     rustix::net::socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)
         .failing(Layer::Loopback, || "make a socket".into())
 }
 
 /// Made here and accepted from by the daemon outside: no bridge, and no path a program could reach.
-fn listen() -> Result<OwnedFd, Fault> {
-    let door = socket(SocketType::STREAM)?;
+fn listen() -> Result<OwnedFd, StageError> {
+    let listener = socket(SocketType::STREAM)?;
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PROXY_PORT);
-    rustix::net::bind(&door, &address)
-        .and_then(|()| rustix::net::listen(&door, BACKLOG))
+    rustix::net::bind(&listener, &address)
+        .and_then(|()| rustix::net::listen(&listener, BACKLOG))
         .failing(Layer::Loopback, || format!("listen on {address}"))?;
-    Ok(door)
+    Ok(listener)
 }

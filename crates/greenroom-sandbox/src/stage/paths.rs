@@ -1,7 +1,8 @@
 //! Paths that are what they seem: opened without following a symlink anywhere.
 //!
-//! In: absolute paths of the policy. Out: fds that name exactly the file meant, or a fault. A session may have written some
-//! of these directories before, and a symlink at the right place would have us mount, make or grant something else.
+//! In: absolute paths of the policy. Out: fds that name exactly the file meant, or a fault. A
+//! session may have written some of these directories before, and a symlink at the right place
+//! would have us mount, make or grant something else.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, Read};
@@ -12,11 +13,12 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::Failing;
-use crate::control::Fault;
+use crate::control::StageError;
 use crate::layer::Layer;
 use crate::plan::{Make, MakeWhat};
 
-/// A handle to what is at `path`: no symlink on the way; at the end, if there is one, it is the symlink itself.
+/// A handle to what is at `path`: no symlink on the way; at the end, if there is one, it is the
+/// symlink itself.
 pub(super) fn open(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -34,7 +36,7 @@ pub(super) fn kind(fd: BorrowedFd<'_>) -> Result<FileType, Errno> {
 }
 
 /// Makes what is missing, on the host, as the user.
-pub(super) fn make(make: &Make) -> Result<(), Fault> {
+pub(super) fn make(make: &Make) -> Result<(), StageError> {
     let path = &make.path;
     if let MakeWhat::LooseRefs { packed, prefix } = &make.what {
         return loose_refs(path, packed, prefix)
@@ -55,8 +57,9 @@ pub(super) fn make(make: &Make) -> Result<(), Fault> {
     made.failing(Layer::Paths, || format!("make {}", path.display()))
 }
 
-/// Gives each branch below `dir` that only the packed list knows a file with the same content. Git reads the file first, so
-/// nothing changes; but without one, a session that may write the directory could make it, and so move the branch.
+/// Gives each branch below `dir` that only the packed list knows a file with the same content. Git
+/// reads the file first, so nothing changes; but without one, a session that may write the
+/// directory could make it, and so move the branch.
 fn loose_refs(dir: &Path, packed: &Path, prefix: &str) -> Result<(), Errno> {
     let to_errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let list = match std::fs::File::open(packed) {

@@ -1,7 +1,9 @@
-//! Giving up: capabilities, new privileges, paths (Landlock), system calls (seccomp). In this order, each for ever.
+//! Giving up: capabilities, new privileges, paths (Landlock), system calls (seccomp). In this
+//! order, each for ever.
 //!
-//! In: the plan's rules. Out: nothing, or a fault; after a fault the program does not run. Landlock comes after the mounts,
-//! which it would refuse, and before seccomp, which is last because everything before needs some call it takes away.
+//! In: the plan's rules. Out: nothing, or a fault; after a fault the program does not run. Landlock
+//! comes after the mounts, which it would refuse, and before seccomp, which is last because
+//! everything before needs some call it takes away.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::{Failing, paths, sys};
-use crate::control::Fault;
+use crate::control::StageError;
 use crate::layer::Layer;
 use crate::plan::LandlockRules;
 
@@ -24,8 +26,9 @@ pub(crate) const TRIED_ABI: u32 = 7;
 /// Most entries of one directory that get rules of their own around something hidden.
 const MAX_NEIGHBOURS: usize = 4096;
 
-/// No capability now or later. `namespaced`: there are some to lose, and the right to lose them for ever.
-pub(crate) fn drop_capabilities(namespaced: bool) -> Result<(), Fault> {
+/// No capability now or later. `namespaced`: there are some to lose, and the right to lose them for
+/// ever.
+pub(crate) fn drop_capabilities(namespaced: bool) -> Result<(), StageError> {
     let layer = Layer::Capabilities;
     if namespaced {
         sys::drop_bounding_set().failing(layer, || "empty the bounding set".into())?;
@@ -39,7 +42,7 @@ pub(crate) fn drop_capabilities(namespaced: bool) -> Result<(), Fault> {
 }
 
 /// For the process that puts mounts back, and nothing else; without `mounts` not even that.
-pub(crate) fn keep_for_mounts(mounts: bool) -> Result<(), Fault> {
+pub(crate) fn keep_for_mounts(mounts: bool) -> Result<(), StageError> {
     let layer = Layer::Capabilities;
     rustix::thread::clear_ambient_capability_set()
         .failing(layer, || "empty the ambient set".into())?;
@@ -49,11 +52,11 @@ pub(crate) fn keep_for_mounts(mounts: bool) -> Result<(), Fault> {
     rustix::thread::set_capabilities(None, sets).failing(layer, || "drop the rest".into())
 }
 
-pub(crate) fn no_new_privileges() -> Result<(), Fault> {
+pub(crate) fn no_new_privileges() -> Result<(), StageError> {
     rustix::thread::set_no_new_privs(true).failing(Layer::NoNewPrivileges, || "set it".into())
 }
 
-pub(crate) fn filter(instructions: &[u64]) -> Result<(), Fault> {
+pub(crate) fn filter(instructions: &[u64]) -> Result<(), StageError> {
     sys::install_filter(instructions).failing(Layer::Seccomp, || "install the filter".into())
 }
 
@@ -70,9 +73,9 @@ pub(crate) enum Terminals<'a> {
 pub(crate) fn restrict_paths(
     rules: &LandlockRules,
     terminals: &Terminals<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), StageError> {
     let abi = abi(rules.abi);
-    let mut set = ruleset(rules, abi).map_err(|error| landlock_fault("make the rules", &error))?;
+    let mut set = ruleset(rules, abi).map_err(|error| landlock_error("make the rules", &error))?;
     let all = AccessFs::from_all(abi);
     let files = AccessFs::from_file(abi);
     let mut allow = Allow { set: &mut set, all, files };
@@ -94,10 +97,10 @@ pub(crate) fn restrict_paths(
     }
     devices(&mut allow, terminals)?;
     let status =
-        set.restrict_self().map_err(|error| landlock_fault("restrict this process", &error))?;
+        set.restrict_self().map_err(|error| landlock_error("restrict this process", &error))?;
     match status.ruleset {
         landlock::RulesetStatus::FullyEnforced => Ok(()),
-        _ => Err(Fault::new(Layer::Landlock, "enforce every rule", libc::ENOTSUP)),
+        _ => Err(StageError::new(Layer::Landlock, "enforce every rule", libc::ENOTSUP)),
     }
 }
 
@@ -145,7 +148,7 @@ impl Allow<'_> {
         path: &Path,
         access: BitFlags<AccessFs>,
         optional: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), StageError> {
         let failing = || format!("open {} for a rule", path.display());
         match rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
             Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) if optional => Ok(()),
@@ -153,25 +156,25 @@ impl Allow<'_> {
         }
     }
 
-    fn at(&mut self, fd: &OwnedFd, access: BitFlags<AccessFs>) -> Result<(), Fault> {
+    fn at(&mut self, fd: &OwnedFd, access: BitFlags<AccessFs>) -> Result<(), StageError> {
         let kind = paths::kind(fd.as_fd()).failing(Layer::Landlock, || "look at a path".into())?;
         let access = if kind == FileType::Directory { access } else { access & self.files };
         let rule = PathBeneath::new(fd, access & self.all);
         (&mut *self.set)
             .add_rule(rule)
             .map(drop)
-            .map_err(|error| landlock_fault("add a rule", &error))
+            .map_err(|error| landlock_error("add a rule", &error))
     }
 }
 
-/// A tree is readable, but not what is hidden in it: a rule for the tree would include it, so each neighbour of each hidden
-/// path gets one instead. Names can be listed everywhere; contents not.
+/// A tree is readable, but not what is hidden in it: a rule for the tree would include it, so each
+/// neighbour of each hidden path gets one instead. Names can be listed everywhere; contents not.
 fn readable(
     allow: &mut Allow<'_>,
     tree: &Path,
     except: &[PathBuf],
     access: BitFlags<AccessFs>,
-) -> Result<(), Fault> {
+) -> Result<(), StageError> {
     // Resolved, because rules are about places and not about names.
     let resolved: Vec<PathBuf> =
         except.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
@@ -189,7 +192,7 @@ fn around(
     dir: &Path,
     hidden: &[&Path],
     access: BitFlags<AccessFs>,
-) -> Result<(), Fault> {
+) -> Result<(), StageError> {
     if hidden.contains(&dir) {
         return Ok(());
     }
@@ -215,7 +218,7 @@ fn around_entry(
     path: &Path,
     hidden: &[&Path],
     access: BitFlags<AccessFs>,
-) -> Result<(), Fault> {
+) -> Result<(), StageError> {
     // A symlink needs no rule: what it leads to has its own, or none.
     match paths::open_real(path) {
         Ok(_) => around(allow, path, hidden, access),
@@ -224,7 +227,11 @@ fn around_entry(
 }
 
 /// Loose objects live in 256 directories; packs and alternates beside them stay out.
-fn fan_out(allow: &mut Allow<'_>, objects: &Path, access: BitFlags<AccessFs>) -> Result<(), Fault> {
+fn fan_out(
+    allow: &mut Allow<'_>,
+    objects: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<(), StageError> {
     for number in 0..=255 {
         let dir = objects.join(format!("{number:02x}"));
         let fd =
@@ -235,7 +242,7 @@ fn fan_out(allow: &mut Allow<'_>, objects: &Path, access: BitFlags<AccessFs>) ->
 }
 
 /// Harmless devices, and terminals.
-fn devices(allow: &mut Allow<'_>, terminals: &Terminals<'_>) -> Result<(), Fault> {
+fn devices(allow: &mut Allow<'_>, terminals: &Terminals<'_>) -> Result<(), StageError> {
     let mut access = AccessFs::ReadFile | AccessFs::WriteFile;
     access |= allow.all & (AccessFs::IoctlDev | AccessFs::Truncate);
     for name in ["null", "zero", "full", "random", "urandom", "tty"] {
@@ -252,7 +259,7 @@ fn devices(allow: &mut Allow<'_>, terminals: &Terminals<'_>) -> Result<(), Fault
 }
 
 /// The crate's errors are a chain whose end is the system's.
-pub(crate) fn landlock_fault(step: &str, error: &(dyn std::error::Error + 'static)) -> Fault {
+pub(crate) fn landlock_error(step: &str, error: &(dyn std::error::Error + 'static)) -> StageError {
     let mut source = Some(error);
     let mut errno = libc::ENOTSUP;
     while let Some(error) = source {
@@ -262,5 +269,5 @@ pub(crate) fn landlock_fault(step: &str, error: &(dyn std::error::Error + 'stati
         }
         source = error.source();
     }
-    Fault::new(Layer::Landlock, step, errno)
+    StageError::new(Layer::Landlock, step, errno)
 }

@@ -1,9 +1,9 @@
 //! System calls that have no safe form elsewhere, each as small as can be.
 //!
-//! In: fds, paths, numbers. Out: a value or an errno. Absent on purpose: any order or meaning; that is the other rooms'.
+//! In: fds, paths, numbers. Out: a value or an errno. Absent on purpose: any order or meaning; that
+//! is the other rooms'.
 #![expect(unsafe_code, reason = "calls for which neither std nor rustix has a safe form")]
 
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -84,8 +84,9 @@ pub(crate) fn fork() -> Result<Option<i32>, Errno> {
 /// Room for the steps between here and exec; what is not touched costs nothing.
 const CHILD_STACK_BYTES: usize = 512 * 1024;
 
-/// A child that will exec or exit soon, as vfork(2) makes it: it borrows this process's memory, and this process sleeps until it
-/// has gone its way. Copying the memory, only to throw it away at exec, is most of what a fork costs here.
+/// A child that will exec or exit soon, as vfork(2) makes it: it borrows this process's memory, and
+/// this process sleeps until it has gone its way. Copying the memory, only to throw it away at
+/// exec, is most of what a fork costs here.
 ///
 /// The caller must have one thread, and must not mind what `body` changes in memory.
 pub(crate) fn fork_to_exec<F: FnOnce()>(body: F) -> Result<i32, Errno> {
@@ -94,8 +95,9 @@ pub(crate) fn fork_to_exec<F: FnOnce()>(body: F) -> Result<i32, Errno> {
     clone_on(&mut stack, &mut Some(body), libc::CLONE_VFORK)
 }
 
-/// A child that shares this process's memory for good, while `parent` does nothing but wait for it. As `fork_to_exec`, but
-/// both go on: so `parent` must not allocate, nor touch what `body` uses, and it never returns.
+/// A child that shares this process's memory for good, while `parent` does nothing but wait for it.
+/// As `fork_to_exec`, but both go on: so `parent` must not allocate, nor touch what `body` uses,
+/// and it never returns.
 pub(crate) fn share_and_wait<F: FnOnce(), T>(body: F, parent: fn(i32, T) -> !, with: T) -> Errno {
     // Never freed: this frame is never left while the child lives.
     let mut stack = Vec::with_capacity(CHILD_STACK_BYTES);
@@ -123,8 +125,9 @@ fn clone_on<F: FnOnce()>(
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let top = top.wrapping_sub(top.addr() % 16);
     let flags = libc::CLONE_VM | libc::SIGCHLD | more;
-    // SAFETY: the child has a stack of its own, and fds, signals and credentials are its own copies. Both callers see to it
-    // that stack and body outlive it, and that nobody uses this memory beside it: the one sleeps, the other only waits.
+    // SAFETY: the child has a stack of its own, and fds, signals and credentials are its own
+    // copies. Both callers see to it that stack and body outlive it, and that nobody uses this
+    // memory beside it: the one sleeps, the other only waits.
     check(unsafe { libc::clone(run::<F>, top.cast(), flags, (&raw mut *body).cast()) }.into())
         .map(|pid| pid as i32)
 }
@@ -154,31 +157,24 @@ pub(crate) fn reap_one() -> Result<Option<(i32, i32)>, Errno> {
     Ok((pid != 0).then_some((pid as i32, status)))
 }
 
-/// Waits for a blocked signal that tells of children or asks for the end. `None` when the time is up.
+/// Waits for a blocked signal that tells of children or asks for the end. `None` when the time is
+/// up.
 pub(crate) fn next_signal(patience: std::time::Duration) -> Option<i32> {
     let time =
         libc::timespec { tv_sec: patience.as_secs() as _, tv_nsec: patience.subsec_nanos().into() };
-    // SAFETY: the set is initialised before it is read; nothing is written for a null siginfo.
-    let signo = unsafe {
-        let mut set = std::mem::zeroed::<libc::sigset_t>();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGCHLD);
-        libc::sigaddset(&raw mut set, libc::SIGTERM);
-        libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const time)
-    };
+    let set = signal_set(&[libc::SIGCHLD, libc::SIGTERM]);
+    // SAFETY: reads two structs of this frame; nothing is written for a null siginfo.
+    let signo =
+        unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const time) };
     (signo > 0).then_some(signo)
 }
 
 /// An fd that can be read when a child has ended. The signal must be blocked.
 pub(crate) fn child_signals() -> Result<std::os::fd::OwnedFd, Errno> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-    // SAFETY: the set is initialised before it is read.
-    let fd = check(unsafe {
-        let mut set = std::mem::zeroed::<libc::sigset_t>();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGCHLD);
-        libc::signalfd(-1, &raw const set, flags).into()
-    })?;
+    let set = signal_set(&[libc::SIGCHLD]);
+    // SAFETY: reads one struct of this frame.
+    let fd = check(unsafe { libc::signalfd(-1, &raw const set, flags).into() })?;
     own(fd as std::os::fd::RawFd)
 }
 
@@ -186,14 +182,11 @@ pub(crate) fn child_signals() -> Result<std::os::fd::OwnedFd, Errno> {
 pub(crate) fn end_like(status: i32) -> ! {
     if libc::WIFSIGNALED(status) {
         let signo = libc::WTERMSIG(status);
-        // SAFETY: default action, unblocked, and raised: plain calls on numbers.
-        unsafe {
-            libc::signal(signo, libc::SIG_DFL);
-            let mut set = std::mem::zeroed::<libc::sigset_t>();
-            libc::sigemptyset(&raw mut set);
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
-            libc::raise(signo);
-        }
+        // SAFETY: a default action has no code of ours.
+        unsafe { libc::signal(signo, libc::SIG_DFL) };
+        block_signals(false);
+        // SAFETY: has no effect on memory.
+        unsafe { libc::raise(signo) };
         exit(128 + signo);
     }
     exit(libc::WEXITSTATUS(status))
@@ -201,15 +194,25 @@ pub(crate) fn end_like(status: i32) -> ! {
 
 /// Blocks every signal that can be blocked, or none.
 pub(crate) fn block_signals(block: bool) {
-    // SAFETY: the set is initialised by the call and read by the next.
+    let mut set = signal_set(&[]);
+    // SAFETY: fills and reads one struct of this frame.
     unsafe {
-        let mut set = std::mem::zeroed::<libc::sigset_t>();
         if block {
             libc::sigfillset(&raw mut set);
-        } else {
-            libc::sigemptyset(&raw mut set);
         }
         libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+fn signal_set(signals: &[i32]) -> libc::sigset_t {
+    // SAFETY: the set is initialised by the first call.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        set
     }
 }
 
@@ -267,7 +270,7 @@ pub(crate) fn install_filter(instructions: &[u64]) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// The highest capability this kernel knows, found by asking for each.
+/// Up to the highest capability this kernel knows, which is found by asking for each.
 pub(crate) fn drop_bounding_set() -> Result<(), Errno> {
     for capability in 0..64 {
         // SAFETY: prctl on numbers.
@@ -298,26 +301,8 @@ pub(crate) fn hide_memory() {
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
 }
 
-/// Becomes the first of `candidates` that can be run, as execvp does. Returns the reason if none could.
-pub(crate) fn exec(candidates: &[CString], argv: &[CString], env: &[CString]) -> Errno {
-    let pointers = |strings: &[CString]| -> Vec<*const libc::c_char> {
-        strings.iter().map(|it| it.as_ptr()).chain([std::ptr::null()]).collect()
-    };
-    let (argv, env) = (pointers(argv), pointers(env));
-    let mut worst = Errno::NOENT;
-    for candidate in candidates {
-        // SAFETY: both arrays end with a null pointer and their strings live through the call.
-        unsafe { libc::execve(candidate.as_ptr(), argv.as_ptr(), env.as_ptr()) };
-        match last_errno() {
-            Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::STALE => {}
-            Errno::ACCESS => worst = Errno::ACCESS,
-            other => return other,
-        }
-    }
-    worst
-}
-
-/// The runtime ignores SIGPIPE, and what is ignored stays so through exec. Whoever started this process has seen to the rest.
+/// The runtime ignores SIGPIPE, and what is ignored stays so through exec. The process that started
+/// this one has seen to the rest.
 pub(crate) fn default_pipe_signal() {
     // SAFETY: a default action has no code of ours.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

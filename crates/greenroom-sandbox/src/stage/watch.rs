@@ -1,15 +1,19 @@
-//! Watching over a program where no pid namespace holds it: nothing that it started is ever lost from sight.
+//! Watching over a program where no pid namespace holds it: nothing that it started is ever lost
+//! from sight.
 //!
-//! In: the program's pid, and how many processes it may have. Out: this process's own end, once every descendant has gone. Either
-//! everything ends with the program (`over`: sandboxes and plugins), or what it left lives on and is held (`hold`: plain sessions).
-//! Orphans come home here (this process is their reaper), so neither a double fork nor a session of their own leads out, and
-//! a cleared environment hides nobody. Who is asked to end (SIGTERM, also when the keeper dies) freezes all of them first: a
-//! stopped process cannot fork. Signals go to handles whose parent was checked, never to a recycled number.
+//! In: the program's pid, and how many processes it may have. Out: this process's own end, once
+//! every descendant has gone. Either everything ends with the program (`over`: sandboxes and
+//! plugins), or what it left lives on and is held (`hold`: plain sessions). Orphans come home here
+//! (this process is their reaper), so neither a double fork nor a session of their own leads out,
+//! and a cleared environment hides nobody. Who is asked to end (SIGTERM, also when the keeper dies)
+//! freezes all of them first: a stopped process cannot fork. Signals go to handles whose parent was
+//! checked, never to a recycled number.
 //!
-//! A fork bomb could outrun that, so it is kept small from the start: by a limit on all of the user's processes, as many as
-//! there are now and some more; root, whom that limit does not bind, is watched with a priority no bomb has. This process
-//! never gives up. Not held: at level bare a program may kill this process itself; its orphans then belong to the keeper.
-//! Absent on purpose: any fd.
+//! A fork bomb could outrun that, so it is kept small from the start: by a limit on all of the
+//! user's processes, as many as there are now and some more; root, whom that limit does not bind,
+//! is watched with a priority no bomb has. This process never gives up. Not held: at level bare a
+//! program may kill this process itself; its orphans then belong to the keeper. Absent on purpose:
+//! any fd.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -20,13 +24,15 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use super::sys;
 use crate::lineage::{Stat, below};
 
-/// How soon too many processes are noticed. A look costs a few microseconds for an ordinary program.
+/// How soon too many processes are noticed. A look costs a few microseconds for an ordinary
+/// program.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Signals wake it.
 const NOTHING_TO_COUNT: Duration = Duration::from_secs(3600);
 /// Between two looks while frozen or killed processes are on their way out.
 const NEXT_ROUND: Duration = Duration::from_millis(2);
-/// The same, once so many looks have not helped: somebody left may not be killed by us, and is waited for.
+/// The same, once so many looks have not helped: somebody left may not be killed by us, and is
+/// waited for.
 const MANY_ROUNDS: u32 = 500;
 const LATER_ROUND: Duration = Duration::from_millis(250);
 
@@ -36,8 +42,9 @@ const OTHERS: u64 = 256;
 /// No user has more processes than this.
 const MOST_OF_ANYBODY: u64 = 1 << 22;
 
-/// The limit on the user's processes and threads that lets this program have so many. The kernel also counts those that
-/// cannot be seen from inside of a container, so whether a limit leaves room is tried.
+/// The limit on the user's processes and threads that lets this program have so many. The kernel
+/// also counts those that cannot be seen from inside of a container, so whether a limit leaves room
+/// is tried.
 pub(crate) fn most_of_user(own: u64) -> u64 {
     let mut most = seen_of_user() + own + OTHERS;
     while !leaves_room(most) && most < MOST_OF_ANYBODY {
@@ -80,16 +87,18 @@ fn is_pid(name: &std::ffi::OsStr) -> bool {
     name.to_str().is_some_and(|it| it.parse::<i32>().is_ok())
 }
 
-/// Before the program exists, so that none of its orphans can miss it.
+/// Makes this process the reaper of orphans. Call it before the program exists, so that every
+/// orphan of the program comes here.
 pub(crate) fn begin() -> Result<(), Errno> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
 }
 
-/// Makes this process, which was forked for it and has one thread, the one that holds everything `program` will start, and
-/// starts it. `program` borrows this memory and must exec or exit. `Ok` once it has done either.
+/// Makes this process, which was forked for it and has one thread, the one that holds everything
+/// `program` will start, and starts it. `program` borrows this memory and must exec or exit. `Ok`
+/// once it has done either.
 ///
-/// From here on this process takes no signal but KILL and the two that `hold` waits for; the death of `starter`, its parent,
-/// is one of them.
+/// From here on this process takes no signal but KILL and the two that `hold` waits for; the death
+/// of `starter`, its parent, is one of them.
 pub fn start(starter: i32, program: impl FnOnce()) -> Result<i32, Errno> {
     sys::block_signals(true);
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
@@ -101,8 +110,9 @@ pub fn start(starter: i32, program: impl FnOnce()) -> Result<i32, Errno> {
     sys::fork_to_exec(program)
 }
 
-/// Never returns. `tell` hears once how the program ended; what it left goes on, and is held on. Ends when nobody is left:
-/// by themselves, or all at once when somebody asks (SIGTERM, also when whoever started this dies).
+/// Never returns. `tell` hears once how the program ended; what it left goes on, and is held on.
+/// Ends when nobody is left: by themselves, or all at once when somebody asks (SIGTERM, also when
+/// whoever started this dies).
 pub fn hold(program: i32, mut tell: impl FnMut(i32)) -> ! {
     let mut program = Some(program);
     loop {
@@ -129,10 +139,12 @@ pub fn hold(program: i32, mut tell: impl FnMut(i32)) -> ! {
 
 /// Never returns: ends as the program ends, and after everything else it started.
 pub(crate) fn over(program: i32, most: Option<u64>) -> ! {
-    // Also the pipes, whose ends must be seen, and the control socket, whose end means that the program runs.
+    // Also the pipes, whose ends must be seen, and the control socket, whose end means that the
+    // program runs.
     let _ = sys::close_from(0, false);
     sys::hide_memory();
-    // Refused to all but root, and only root needs it.
+    // The kernel refuses this to all but root; only root needs it, since limits on processes bind
+    // everybody else.
     sys::run_before_others();
     let mut ended = None;
     let patience = if most.is_some() { LOOK_EVERY } else { NOTHING_TO_COUNT };
@@ -146,7 +158,8 @@ pub(crate) fn over(program: i32, most: Option<u64>) -> ! {
         let crowded = most.is_some_and(|most| below(own_pid()).len() as u64 > most);
         if ended.is_some() || crowded || signal == Some(libc::SIGTERM) {
             let told = end_all(program);
-            // Killed for having too many, or because somebody asked: as if it had been the signal itself.
+            // Killed for having too many, or because somebody asked: as if it had been the signal
+            // itself.
             sys::end_like(ended.or(told).unwrap_or(libc::SIGKILL));
         }
     }

@@ -1,69 +1,29 @@
 //! A place to be caged in: directories to keep safe, a program to run inside, and what came of it.
 
 use std::ffi::OsString;
-use std::io::{IoSliceMut, Read};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
-use greenroom_sandbox::control::{Fault, Report};
-use greenroom_sandbox::plan::{Payload, Plan, compile};
+use greenroom_sandbox::control::{Report, StageError};
+use greenroom_sandbox::launch::Launch;
+use greenroom_sandbox::plan::{Plan, compile};
 use greenroom_sandbox::policy::{Level, Policy};
 use greenroom_sandbox::probe::Probe;
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
-};
+use greenroom_sandbox::wire::Wire;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::Pid;
 use tempfile::TempDir;
+use test_kit::place::{self, example, link_or_copy};
+use test_kit::process::gone_within;
+pub use test_kit::terminal::read_all;
+pub use test_kit::user::User;
+pub use test_kit::wait::{PATIENCE, readable};
 
-/// Far longer than anything takes; a test that gets here has failed.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-/// Nobody on any machine we know.
-const OTHER_UID: u32 = 61_001;
-
-/// Who is caged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum User {
-    /// As whoever runs the tests, if that is root.
-    Root,
-    /// Somebody without any rights.
-    Ordinary,
-}
-
-impl User {
-    /// Those this machine can test, loudly leaving out the rest.
-    pub fn all() -> Vec<User> {
-        if rustix::process::geteuid().is_root() {
-            vec![User::Ordinary, User::Root]
-        } else {
-            eprintln!("NOT RUN as root: the tests run as an ordinary user");
-            vec![User::Ordinary]
-        }
-    }
-
-    pub fn uid(self) -> u32 {
-        match self {
-            User::Ordinary if rustix::process::geteuid().is_root() => OTHER_UID,
-            _ => rustix::process::geteuid().as_raw(),
-        }
-    }
-
-    /// Commands run as this user.
-    pub fn command(self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
-        if self.uid() != rustix::process::geteuid().as_raw() {
-            command.uid(self.uid()).gid(self.uid());
-        }
-        command
-    }
-}
-
-/// Directories: `work` to write in, `out` to keep safe, `home`, `state` to hide, `tmp` to become `/tmp`.
+/// Directories: `work` to write in, `out` to keep safe, `home`, `state` to hide, `tmp` to become
+/// `/tmp`.
 pub struct World {
     pub user: User,
     dir: TempDir,
@@ -71,18 +31,19 @@ pub struct World {
 
 impl World {
     pub fn new(user: User) -> World {
-        World::below(user, Path::new("/var/tmp"))
+        World::within(user, place::public())
     }
 
     pub fn below(user: User, parent: &Path) -> World {
         let dir = tempfile::Builder::new().prefix("greenroom-cage-").tempdir_in(parent).unwrap();
-        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        place::set_mode(dir.path(), 0o755);
+        World::within(user, dir)
+    }
+
+    fn within(user: User, dir: TempDir) -> World {
         let world = World { user, dir };
-        // The build's own directory may be out of reach for others. A link is enough if it can be made.
-        let (built, program) = (built("escapee"), world.escapee());
-        if std::fs::hard_link(&built, &program).is_err() {
-            std::fs::copy(&built, &program).unwrap();
-        }
+        // The build's own directory may be out of reach for others.
+        link_or_copy(&example("escapee"), &world.escapee());
         for name in ["work", "out", "home", "state", "tmp"] {
             std::fs::create_dir(world.path(name)).unwrap();
         }
@@ -98,7 +59,7 @@ impl World {
     /// Gives everything to the user, except the program, which may be a link.
     pub fn own(&self) {
         for name in ["work", "out", "home", "state", "tmp"] {
-            give(&self.path(name), self.user.uid());
+            self.user.owns(&self.path(name));
         }
         let uid = self.user.uid();
         std::os::unix::fs::lchown(self.dir.path(), Some(uid), Some(uid)).unwrap();
@@ -139,23 +100,6 @@ impl World {
     }
 }
 
-fn give(path: &Path, uid: u32) {
-    std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
-    if path.symlink_metadata().unwrap().is_dir() {
-        for entry in std::fs::read_dir(path).unwrap() {
-            give(&entry.unwrap().path(), uid);
-        }
-    }
-}
-
-/// The example, built beside the tests.
-pub fn built(name: &str) -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let path = exe.ancestors().nth(2).unwrap().join("examples").join(name);
-    assert!(path.exists(), "{} is missing: build the examples too", path.display());
-    path
-}
-
 /// What the machine can do, tried once.
 pub fn probe_as(user: User) -> Probe {
     static PROBE: OnceLock<Probe> = OnceLock::new();
@@ -175,7 +119,7 @@ pub struct Caged {
 /// How it ended.
 #[derive(Debug)]
 pub struct Outcome {
-    pub fault: Option<Fault>,
+    pub fault: Option<StageError>,
     /// Everything the terminal showed.
     pub text: String,
     pub code: Option<i32>,
@@ -209,8 +153,8 @@ impl Caged {
         let env = env.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let env = env.into_iter().chain([("HOME".into(), home)]).collect();
         let argv = argv.iter().map(OsString::from).collect();
-        let payload = Payload { argv, env, cwd: plan.policy.cwd.clone(), cols: 80, rows: 24 };
-        let sealed = plan.seal(&payload).unwrap();
+        let launch = Launch::new(argv, env, plan.policy.cwd.clone(), 80, 24);
+        let sealed = plan.seal(&launch).unwrap();
         let (control, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -238,35 +182,20 @@ impl Caged {
 
     /// The next report, or `None` at the end.
     pub fn report(&self) -> Option<(Report, Vec<OwnedFd>)> {
-        assert!(readable(self.control.as_fd(), PATIENCE), "the stage says nothing");
+        assert!(readable(&self.control, PATIENCE), "the stage says nothing");
         let mut bytes = [0; 8192];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let received = rustix::net::recvmsg(
-            &self.control,
-            &mut [IoSliceMut::new(&mut bytes)],
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC,
-        )
-        .unwrap();
-        if received.bytes == 0 {
-            return None;
-        }
-        let fds = ancillary.drain().flat_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
-            _ => Vec::new(),
-        });
-        Some((Report::decode(&bytes[..received.bytes]).unwrap(), fds.collect()))
+        let (count, fds) = test_kit::socket::receive(&self.control, &mut bytes);
+        (count > 0).then(|| (Report::decode(&bytes[..count]).unwrap(), fds))
     }
 
     /// Waits until the program runs.
-    pub fn ready(&self) -> Result<Ready, Fault> {
+    pub fn ready(&self) -> Result<Ready, StageError> {
         let Some((report, fds)) = self.report() else {
-            return Err(Fault::new(greenroom_sandbox::layer::Layer::Plan, "hear anything", 0));
+            return Err(StageError::new(greenroom_sandbox::layer::Layer::Plan, "hear anything", 0));
         };
         let mut fds = fds.into_iter();
         let ready = match report {
-            Report::Fault(fault) => return Err(fault),
+            Report::Failed(fault) => return Err(fault),
             Report::Ready { inner, listener } => Ready {
                 master: fds.next().unwrap(),
                 inner: inner.then(|| fds.next().unwrap()),
@@ -276,7 +205,7 @@ impl Caged {
         assert!(fds.next().is_none());
         match self.report() {
             None => Ok(ready),
-            Some((Report::Fault(fault), _)) => Err(fault),
+            Some((Report::Failed(fault), _)) => Err(fault),
             Some(other) => panic!("{other:?}"),
         }
     }
@@ -290,48 +219,20 @@ impl Caged {
 
     /// As `end`, for one that is known to run.
     pub fn end_after(self, master: OwnedFd) -> Outcome {
-        let text = read_all(master);
+        let text = read_all(master).replace('\r', "");
         self.over(None, text)
     }
 
-    fn over(mut self, fault: Option<Fault>, text: String) -> Outcome {
+    fn over(mut self, fault: Option<StageError>, text: String) -> Outcome {
         let status = self.wait();
         Outcome { fault, text, code: status.code(), signal: status.signal() }
     }
 
     pub fn wait(&mut self) -> std::process::ExitStatus {
-        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
-        let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
-        if !readable(fd.as_fd(), PATIENCE) {
+        if !gone_within(Pid::from_child(&self.child), PATIENCE) {
             let _ = self.child.kill();
             panic!("the stage does not end");
         }
         self.child.wait().unwrap()
     }
-}
-
-/// Everything a terminal shows until its other side is gone.
-pub fn read_all(master: OwnedFd) -> String {
-    let mut text = Vec::new();
-    let begun = Instant::now();
-    let mut file = std::fs::File::from(master);
-    loop {
-        assert!(begun.elapsed() < PATIENCE, "no end of {}", String::from_utf8_lossy(&text));
-        readable(file.as_fd(), PATIENCE);
-        let mut bytes = [0; 4096];
-        match file.read(&mut bytes) {
-            Ok(0) => break,
-            Ok(read) => text.extend(&bytes[..read]),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            // EIO: the last slave is closed.
-            Err(_) => break,
-        }
-    }
-    String::from_utf8_lossy(&text).replace('\r', "")
-}
-
-pub fn readable(fd: std::os::fd::BorrowedFd<'_>, patience: Duration) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let timeout = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: 0 };
-    rustix::event::poll(&mut fds, Some(&timeout)).unwrap() > 0
 }

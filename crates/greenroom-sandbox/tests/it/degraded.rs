@@ -3,8 +3,7 @@
 use greenroom_sandbox::layer::Layer;
 use greenroom_sandbox::plan::{Refused, compile};
 use greenroom_sandbox::policy::Level;
-use greenroom_sandbox::probe::Outcome as Tried;
-use greenroom_sandbox::probe::{Probe, Trial};
+use greenroom_sandbox::probe::{Probe, Trial, TrialResult};
 
 use crate::cage::{Caged, User, World, plan};
 
@@ -62,8 +61,8 @@ fn probe_without(world: &World, calls: &str, errno: i32) -> Probe {
         let (name, outcome) = line.split_once(": ").unwrap();
         let layer = Layer::ALL.into_iter().find(|layer| layer.name() == name).unwrap();
         let outcome = match outcome {
-            "works" => Tried::Works,
-            other => Tried::Failed { errno, step: other.to_owned() },
+            "works" => TrialResult::Works,
+            other => TrialResult::Failed { errno, step: other.to_owned() },
         };
         Trial { layer, outcome }
     });
@@ -86,7 +85,8 @@ fn what_is_missing_is_found_by_trial_and_refused_before_the_start() {
     }
 }
 
-/// As in most containers: parts of `/proc` are covered, so a fresh one would show too much and is refused.
+/// As in most containers: parts of `/proc` are covered, so a fresh one would show too much and is
+/// refused.
 #[test]
 fn a_masked_proc_is_found_and_refused() {
     if !User::all().contains(&User::Root) {
@@ -118,6 +118,7 @@ fn the_trial_finds_everything_where_everything_is() {
     let world = World::new(User::Ordinary);
     // A call nobody makes.
     let probe = probe_without(&world, "close_range", libc::EINVAL);
-    let missing: Vec<_> = probe.trials.iter().filter(|it| it.outcome != Tried::Works).collect();
+    let missing: Vec<_> =
+        probe.trials.iter().filter(|it| it.outcome != TrialResult::Works).collect();
     assert!(missing.is_empty(), "this machine cannot test level full: {missing:?}");
 }

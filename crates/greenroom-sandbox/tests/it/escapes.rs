@@ -1,9 +1,10 @@
-//! The escape suite. Each row is tried twice: free, where it must succeed, or it would prove nothing; and caged, where it must
-//! have no effect. What cannot be tried here is said, and is no pass.
+//! The escape suite. Each row is tried twice: free, where it must succeed, or it would prove
+//! nothing; and caged, where it must have no effect. What cannot be tried here is said, and is no
+//! pass.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -38,12 +39,12 @@ impl Scene {
         assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
         let in_tmp = std::env::temp_dir().join(world.path("").file_name().unwrap());
         std::fs::write(&in_tmp, "untouched").unwrap();
-        std::os::unix::fs::chown(&in_tmp, Some(user.uid()), Some(user.uid())).unwrap();
+        user.owns(&in_tmp);
         if row.id == "fs.suid_run" && user.uid() != rustix::process::geteuid().as_raw() {
             // Somebody else's, that becomes its owner when it is run.
             let suid = world.path("suid");
             std::fs::copy(world.escapee(), &suid).unwrap();
-            std::fs::set_permissions(&suid, PermissionsExt::from_mode(0o4755)).unwrap();
+            test_kit::place::set_mode(&suid, 0o4755);
         }
         world.own();
         let mut victim = user
@@ -69,7 +70,7 @@ impl Scene {
             names.push((name, world.path(name).display().to_string()));
         }
         names.push(("in_tmp", in_tmp.display().to_string()));
-        names.push(("disk", disk()));
+        names.push(("disk", test_kit::disk::node()));
         Scene { world, victim, ask, hear, names, in_tmp }
     }
 
@@ -131,19 +132,10 @@ fn describe(path: &std::path::Path) -> String {
     )
 }
 
-/// The node of some disk, or one that is not there.
-fn disk() -> String {
-    let mut disks = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let has_room = |it: &std::fs::DirEntry| {
-        std::fs::read_to_string(it.path().join("size")).is_ok_and(|size| size.trim() != "0")
-    };
-    let disk = disks.find(has_room);
-    disk.map_or("/dev/none".into(), |it| format!("/dev/{}", it.file_name().display()))
-}
-
 impl Drop for Scene {
     fn drop(&mut self) {
-        // By itself, so that it takes its shared memory along; by force if an attempt has stopped it.
+        // By itself, so that it takes its shared memory along; by force if an attempt has stopped
+        // it.
         drop(self.ask.take());
         let mut rest = String::new();
         let fd = self.hear.get_ref().as_fd();
@@ -222,11 +214,7 @@ fn inherit(command: &mut Command, world: &World) {
 
 /// stdin is a terminal that controls the process.
 fn on_terminal(command: &mut Command) -> std::os::fd::OwnedFd {
-    use rustix::pty::OpenptFlags;
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let master = rustix::pty::openpt(flags).unwrap();
-    rustix::pty::unlockpt(&master).unwrap();
-    let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags).unwrap();
+    let (master, slave) = test_kit::terminal::open(80, 24);
     command.stdin(slave);
     // SAFETY: only system calls between fork and exec.
     unsafe {

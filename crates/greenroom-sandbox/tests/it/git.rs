@@ -1,9 +1,9 @@
-//! Git inside: a worktree's session can work, and can do nothing to the repository or to git outside.
-
-use std::path::Path;
-use std::process::Command;
+//! Git inside: a worktree's session can work, and can do nothing to the repository or to git
+//! outside.
 
 use greenroom_sandbox::policy::{GitRules, Level, Policy, Refs};
+use std::path::Path;
+use test_kit::git::git_as;
 
 use crate::cage::{Outcome, User, World};
 use crate::replaced::sees;
@@ -15,18 +15,7 @@ struct Repo {
 }
 
 fn git(world: &World, dir: &Path, args: &[&str]) -> String {
-    let output = world
-        .user
-        .command("git")
-        .args(["-c", "safe.directory=*", "-c", "user.name=x", "-c", "user.email=x@x"])
-        .args(args)
-        .current_dir(dir)
-        .env("HOME", world.path("home"))
-        .env_remove("GIT_DIR")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    git_as(world.user, dir, args)
 }
 
 impl Repo {
@@ -248,8 +237,8 @@ fn packed_branches_beside_its_own_cannot_be_moved() {
     }
 }
 
-/// Branches come and go outside while sandboxes start beside them. What was there a moment ago is not made again: an empty
-/// branch is a broken one, and an empty lock keeps git out for ever.
+/// Branches come and go outside while sandboxes start beside them. What was there a moment ago is
+/// not made again: an empty branch is a broken one, and an empty lock keeps git out for ever.
 #[test]
 fn a_start_makes_no_branches_and_no_locks() {
     let repo = Repo::new(User::Ordinary, shared());
@@ -307,7 +296,7 @@ fn the_attacks_work_without_a_sandbox() {
         let repo = Repo::new(User::Ordinary, shared());
         let before = untouchable(&repo, true);
         let attack = attack.replace("$G", repo.git_dir().to_str().unwrap());
-        let mut command: Command = repo.world.user.command("sh");
+        let mut command = repo.world.user.command("sh");
         command
             .args(["-c", &attack])
             .current_dir(repo.world.path("work"))

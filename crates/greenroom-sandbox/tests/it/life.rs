@@ -90,22 +90,13 @@ fn nobody_is_left_behind() {
     let world = World::new(User::Ordinary);
     // Each holds the pipe's other end as long as it lives, but only outside could read it.
     let script = "for i in 1 2 3; do (setsid sh -c 'trap \"\" HUP TERM; exec sleep 1000' &); done; echo started";
-    let marker = format!("{}/work", world.path("").display());
     let caged = Caged::start(&world, &world.policy(Level::Full), &["sh", "-c", script]);
     let mut caged = caged;
     let ready = caged.ready().unwrap();
     assert!(read_all(ready.master).contains("started"));
     caged.wait();
     // The stage ends after the first process, and that one after all others.
-    let here = |pid: &str| {
-        std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == Path::new(&marker))
-    };
-    let left: Vec<_> = std::fs::read_dir("/proc")
-        .unwrap()
-        .flatten()
-        .filter(|it| here(&it.file_name().to_string_lossy()))
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(test_kit::process::working_below(&world.path("work")), [] as [i32; 0]);
 }
 
 #[test]

@@ -1,7 +1,8 @@
-//! What somebody outside replaces or makes while a session runs: `docker login`, `git config`, an editor that saves.
+//! What somebody outside replaces or makes while a session runs: `docker login`, `git config`, an
+//! editor that saves.
 //!
-//! A mount on a file ends when the file is replaced from outside. So what is hidden is hidden by name, and what is fixed is
-//! fixed again.
+//! A mount on a file ends when the file is replaced from outside. So what is hidden is hidden by
+//! name, and what is fixed is fixed again.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -88,7 +89,8 @@ fn hidden_names_stay_hidden_whoever_makes_them() {
     }
 }
 
-/// Files where directories are expected, links that lead nowhere, directories that cannot be read, sockets.
+/// Files where directories are expected, links that lead nowhere, directories that cannot be read,
+/// sockets.
 #[test]
 fn a_home_may_be_untidy() {
     for user in User::all() {

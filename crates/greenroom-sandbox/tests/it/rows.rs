@@ -1,4 +1,5 @@
-//! The table of attempts. `escapee` has the code of each; words in braces are filled in by the scene.
+//! The table of attempts. `escapee` has the code of each; words in braces are filled in by the
+//! scene.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
@@ -133,7 +134,7 @@ pub const ROWS: &[Row] = &[
     terminal(row("tty.tioclinux", &["proc.tioclinux"])),
     // It may have a terminal of the same name itself.
     effect(row("tty.other", &["proc.write_terminal", "{terminal}"])),
-    // The network.
+    // Attempts on the network.
     row("net.tcp", &["net.tcp", "{tcp}"]),
     row("net.tcp6", &["net.tcp", "{tcp6}"]),
     row("net.fast_open", &["net.fast_open", "{tcp}"]),

@@ -137,27 +137,14 @@ fn classify_private(prefix: u8, params: &[u8], last: u8, rules: Rules) -> Class 
     }
 }
 
-/// Only modes that do not touch grid or cursor position.
+/// Modes that touch neither the grid nor the cursor's place.
+const HARMLESS: [&[u8]; 15] = [
+    b"1", b"7", b"12", b"25", b"1000", b"1001", b"1002", b"1003", b"1004", b"1005", b"1006",
+    b"1007", b"1042", b"2004", b"2026",
+];
+
 fn known_modes(params: &[u8]) -> bool {
-    params.split(|&b| b == b';').all(|mode| {
-        matches!(
-            mode,
-            b"1" | b"7"
-                | b"12"
-                | b"25"
-                | b"1000"
-                | b"1001"
-                | b"1002"
-                | b"1003"
-                | b"1004"
-                | b"1005"
-                | b"1006"
-                | b"1007"
-                | b"1042"
-                | b"2004"
-                | b"2026"
-        )
-    })
+    params.split(|&b| b == b';').all(|mode| HARMLESS.contains(&mode))
 }
 
 #[inline]

@@ -5,6 +5,8 @@
 //! end of the batch, or with a final byte that is not listed here.
 //! Also here: the clamps for sequences whose cost a program could choose (REP, CHT, CBT).
 
+use alacritty_terminal::Term;
+use alacritty_terminal::event::VoidListener;
 use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::Flags;
@@ -99,7 +101,7 @@ impl Front {
         }
         // Anything but an erase to the right or a movement touches cells in its own way.
         if !matches!(last, b'K' | b'H' | b'f' | b'A'..=b'G' | b'd' | b'`' | b'a' | b'e') {
-            self.forget_tails();
+            self.forget_blank_ends();
         }
         let term = &mut self.guest.term;
         match last {
@@ -111,7 +113,7 @@ impl Front {
                 which @ (1 | 2) => {
                     let left = which == 1;
                     term.clear_line(if left { LineClearMode::Left } else { LineClearMode::All });
-                    self.forget_tails();
+                    self.forget_blank_ends();
                 }
                 _ => {}
             },
@@ -159,7 +161,7 @@ impl Front {
             return;
         }
         let (point, bg) = (grid.cursor.point, grid.cursor.template.bg);
-        let end = self.tails.erase(point.line.0 as usize, point.column.0, bg, cols);
+        let end = self.blank_ends.erase(point.line.0 as usize, point.column.0, bg, cols);
         for cell in &mut grid[point.line][point.column..Column(end)] {
             if cell.extra.is_some() {
                 cell.extra = None;
@@ -195,19 +197,17 @@ impl Front {
     /// CHT, one stop at a time: it ends when the cursor no longer moves, not when the program's
     /// count says so.
     pub(super) fn tabs_forward(&mut self, count: usize) {
-        for _ in 0..count {
-            let before = self.guest.grid().cursor.point.column;
-            self.guest.term.move_forward_tabs(1);
-            if self.guest.grid().cursor.point.column == before {
-                break;
-            }
-        }
+        self.each_tab(count, |term| term.move_forward_tabs(1));
     }
 
     pub(super) fn tabs_back(&mut self, count: usize) {
+        self.each_tab(count, |term| term.move_backward_tabs(1));
+    }
+
+    fn each_tab(&mut self, count: usize, go: impl Fn(&mut Term<VoidListener>)) {
         for _ in 0..count {
             let before = self.guest.grid().cursor.point.column;
-            self.guest.term.move_backward_tabs(1);
+            go(&mut self.guest.term);
             if self.guest.grid().cursor.point.column == before {
                 break;
             }
@@ -359,23 +359,7 @@ impl Front {
 #[inline]
 pub(crate) fn named(index: u16) -> Color {
     use NamedColor::*;
-    const NAMES: [NamedColor; 16] = [
-        Black,
-        Red,
-        Green,
-        Yellow,
-        Blue,
-        Magenta,
-        Cyan,
-        White,
-        BrightBlack,
-        BrightRed,
-        BrightGreen,
-        BrightYellow,
-        BrightBlue,
-        BrightMagenta,
-        BrightCyan,
-        BrightWhite,
-    ];
-    Color::Named(NAMES[usize::from(index) & 15])
+    const NAMES: [NamedColor; 8] = [Black, Red, Green, Yellow, Blue, Magenta, Cyan, White];
+    let name = NAMES[usize::from(index) & 7];
+    Color::Named(if index & 8 == 0 { name } else { name.to_bright() })
 }

@@ -1,18 +1,18 @@
 //! Whole sequences: what we answer or note ourselves, and what vte reads.
 //!
-//! In: whole sequences from the lexer. Out: answers to queries, marks, or a call to vte.
+//! In: whole sequences from the collector. Out: answers to queries, marks, or a call to vte.
 //!
 //! Every query a program is known to wait for gets an answer, if only "I do not know that", so
 //! that nobody stalls. Deliberately absent: reports that would let a program put text of its choice
 //! on its own input (title, icon name, answerback) and clipboard reads.
 
-use alacritty_terminal::term::cell::{Cell, Flags};
-use vte::ansi::{Color, CursorShape, NamedColor, Rgb};
+use vte::ansi::{CursorShape, Rgb};
 
 use super::Front;
-use super::lexer::Kind;
+use crate::lexer::Kind;
 use crate::mark;
 use crate::palette;
+use crate::sgr;
 
 /// Cell size in pixels that size reports assume: a host has no font, but programs divide by it.
 const CELL_WIDTH: usize = 8;
@@ -32,11 +32,11 @@ impl Front {
         let touches_cells = match kind {
             // Private modes that do (another screen, DECCOLM) say so themselves.
             Kind::Csi => !sequence.get(2).is_some_and(|b| (b'<'..=b'?').contains(b)),
-            Kind::Escape | Kind::Apc => true,
+            Kind::Escape | Kind::Text => true,
             Kind::Osc { .. } | Kind::Dcs => false,
         };
         if touches_cells {
-            self.forget_tails();
+            self.forget_blank_ends();
         }
         match kind {
             Kind::Escape => match sequence {
@@ -57,7 +57,7 @@ impl Front {
                 }
             },
             Kind::Dcs => self.dcs(&sequence[2..]),
-            Kind::Apc => self.patch(sequence),
+            Kind::Text => self.patch(sequence),
         }
     }
 
@@ -179,7 +179,7 @@ impl Front {
     /// DECRQSS.
     fn setting(&self, request: &[u8]) -> Option<String> {
         match request {
-            b"m" => Some(format!("{}m", sgr_of(&self.guest.grid().cursor.template))),
+            b"m" => Some(format!("{}m", sgr::of_cell(&self.guest.grid().cursor.template))),
             b"r" => Some(format!("{};{}r", self.state.region.start + 1, self.state.region.end)),
             b" q" => {
                 let style = self.state.cursor_style.map_or(0, cursor_style_number);
@@ -237,49 +237,4 @@ pub(crate) fn cursor_style_number(style: vte::ansi::CursorStyle) -> u8 {
         CursorShape::Block | CursorShape::HollowBlock | CursorShape::Hidden => 2,
     };
     steady - u8::from(style.blinking)
-}
-
-/// The parameters of an SGR sequence that sets exactly this style, starting with a reset.
-pub(crate) fn sgr_of(cell: &Cell) -> String {
-    let mut sgr = "0".to_owned();
-    for (flag, code) in [
-        (Flags::BOLD, ";1"),
-        (Flags::DIM, ";2"),
-        (Flags::ITALIC, ";3"),
-        (Flags::UNDERLINE, ";4"),
-        (Flags::DOUBLE_UNDERLINE, ";4:2"),
-        (Flags::UNDERCURL, ";4:3"),
-        (Flags::DOTTED_UNDERLINE, ";4:4"),
-        (Flags::DASHED_UNDERLINE, ";4:5"),
-        (Flags::INVERSE, ";7"),
-        (Flags::HIDDEN, ";8"),
-        (Flags::STRIKEOUT, ";9"),
-    ] {
-        if cell.flags.contains(flag) {
-            sgr.push_str(code);
-        }
-    }
-    push_color(&mut sgr, cell.fg, 30);
-    push_color(&mut sgr, cell.bg, 40);
-    if let Some(color) = cell.underline_color() {
-        push_color(&mut sgr, color, 50);
-    }
-    sgr
-}
-
-fn push_color(sgr: &mut String, color: Color, base: usize) {
-    use std::fmt::Write;
-    let written = match color {
-        Color::Indexed(index) => write!(sgr, ";{};5;{index}", base + 8),
-        Color::Spec(Rgb { r, g, b }) => write!(sgr, ";{};2;{r};{g};{b}", base + 8),
-        Color::Named(name) => match name as usize {
-            index @ 0..=7 => write!(sgr, ";{}", base + index),
-            index @ 8..=15 => write!(sgr, ";{}", base + 60 + index - 8),
-            _ => Ok(()),
-        },
-    };
-    written.expect("writing to a string does not fail");
-    debug_assert!(
-        !matches!(color, Color::Named(name) if (name as usize) > NamedColor::Background as usize)
-    );
 }

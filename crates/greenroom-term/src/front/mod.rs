@@ -4,24 +4,23 @@
 //! the whole stream at once, at several times its speed, with its faults covered.
 //!
 //! Runs of text are written straight into the grid (`print`), common CSI sequences are parsed by
-//! hand (`csi`), everything else is collected whole (`lexer`) and handed to vte (`tap`). Text that
-//! must scroll off within one batch is not written at all (`skip`), and neither is what is painted
-//! over within it (`picture`).
-//! Deliberately absent: buffering of synchronized updates. Bytes take effect at once, or "keyframe
-//! plus bytes" would not be defined; readers look at the flag.
+//! hand (`csi`), everything else is collected whole ([`crate::lexer`]) and handed to vte
+//! (`handler`). Text that must scroll off within one batch is not written at all (`skip`), and
+//! neither is what is painted over within it (`picture`). Deliberately absent: buffering of
+//! synchronized updates. Bytes take effect at once, or "keyframe plus bytes" would not be defined;
+//! readers look at the flag.
 
+mod blank_ends;
 mod classify;
 mod csi;
 mod dispatch;
-mod lexer;
+mod handler;
 mod modes;
 mod picture;
 mod print;
 mod rules;
 mod scan;
 mod skip;
-mod tails;
-mod tap;
 mod utf8;
 
 #[cfg(test)]
@@ -32,15 +31,14 @@ use alacritty_terminal::term::TermMode;
 use vte::ansi::{CharsetIndex, Handler, StandardCharset};
 
 use crate::guest::Guest;
+use crate::lexer::collect::{Collected, Collector};
 use crate::mark::{Mark, Marks};
 use crate::size::Size;
 use crate::state::State;
 
-pub(crate) use dispatch::{cursor_style_number, sgr_of};
-pub(crate) use lexer::MAX_APC;
-use lexer::{Lexer, Step};
+use blank_ends::BlankEnds;
+pub(crate) use dispatch::cursor_style_number;
 use rules::{Rule, Rules};
-use tails::Tails;
 use utf8::Decoded;
 
 /// Replies that nobody has taken yet. A program that asks without reading its input gets no more
@@ -55,46 +53,46 @@ pub(crate) struct Front {
     pub state: State,
     pub marks: Marks,
     replies: Vec<u8>,
-    lexer: Lexer,
+    collector: Collector,
     /// A character cut by the end of a read.
     cut: Vec<u8>,
     /// Batches from this size on are looked at for skipping; `None`: never (history is kept).
     skip_from: Option<usize>,
     /// Where in a batch a whole picture is looked for; `None`: by the size of the screen.
     window: Option<usize>,
-    tails: Tails,
+    blank_ends: BlankEnds,
     /// Something visible happened.
     pub touched: bool,
     rules: Rules,
 }
 
 impl Front {
-    pub fn new(size: Size, history: usize) -> Front {
+    pub(crate) fn new(size: Size, history: usize) -> Front {
         let guest = Guest::new(size, history);
         Front {
             state: State::new(guest.cols(), guest.rows()),
             guest,
             marks: Marks::default(),
             replies: Vec::new(),
-            lexer: Lexer::default(),
+            collector: Collector::default(),
             cut: Vec::new(),
             skip_from: (history == 0).then_some(SKIP_FROM),
             window: None,
-            tails: Tails::default(),
+            blank_ends: BlankEnds::default(),
             touched: false,
             rules: Rules::default(),
         }
     }
 
-    pub fn resize(&mut self, size: Size) {
+    pub(crate) fn resize(&mut self, size: Size) {
         if self.guest.resize(size) {
-            self.forget_tails();
+            self.forget_blank_ends();
             self.state.resized(self.guest.cols(), self.guest.rows());
             self.touched = true;
         }
     }
 
-    pub fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         let bytes = &bytes[self.finish(bytes)..];
         match self.skip_from {
             Some(from) if bytes.len() >= from => self.skim(bytes),
@@ -103,17 +101,17 @@ impl Front {
     }
 
     /// While set, private strings of a keyframe are honoured.
-    pub fn set_restoring(&mut self, on: bool) {
-        self.lexer.keep_apc = on;
+    pub(crate) fn set_restoring(&mut self, on: bool) {
+        self.collector.keep_apc = on;
     }
 
-    pub fn take_replies(&mut self) -> Vec<u8> {
+    pub(crate) fn take_replies(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.replies)
     }
 
     /// The bytes of a sequence or character whose end has not come yet.
-    pub fn unfinished(&self) -> (&[u8], &[u8]) {
-        (self.lexer.unfinished(), &self.cut)
+    pub(crate) fn unfinished(&self) -> (&[u8], &[u8]) {
+        (self.collector.unfinished(), &self.cut)
     }
 
     fn reply(&mut self, answer: &[u8]) {
@@ -126,7 +124,7 @@ impl Front {
     fn parse(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while at < bytes.len() {
-            at += if self.lexer.in_ground() {
+            at += if self.collector.in_ground() {
                 self.ground(&bytes[at..])
             } else {
                 self.sequence(&bytes[at..])
@@ -148,7 +146,7 @@ impl Front {
     }
 
     fn in_ground(&self) -> bool {
-        self.lexer.in_ground() && self.cut.is_empty()
+        self.collector.in_ground() && self.cut.is_empty()
     }
 
     /// Takes at least one byte in ground state.
@@ -166,7 +164,7 @@ impl Front {
             0x1b => match self.quick_csi(bytes) {
                 Some(len) => len,
                 None => {
-                    self.lexer.begin();
+                    self.collector.step(0x1b);
                     1
                 }
             },
@@ -190,43 +188,33 @@ impl Front {
         joined[..had].copy_from_slice(&self.cut);
         let more = bytes.len().min(joined.len() - had);
         joined[had..had + more].copy_from_slice(&bytes[..more]);
-        match utf8::decode(&joined[..had + more]) {
+        let (c, len) = match utf8::decode(&joined[..had + more]) {
             Decoded::Cut => {
                 self.cut.extend_from_slice(&bytes[..more]);
-                more
+                return more;
             }
-            decoded => {
-                self.cut.clear();
-                let len = match decoded {
-                    Decoded::Char(c, len) => {
-                        self.print_char(c);
-                        len
-                    }
-                    // The bytes so far were the start of a character: all of them are one error.
-                    Decoded::Invalid(len) => {
-                        self.print_char(char::REPLACEMENT_CHARACTER);
-                        len
-                    }
-                    Decoded::Cut => had,
-                };
-                len - had
-            }
-        }
+            Decoded::Char(c, len) => (c, len),
+            // The bytes so far were the start of a character: all of them are one error.
+            Decoded::Invalid(len) => (char::REPLACEMENT_CHARACTER, len),
+        };
+        self.cut.clear();
+        self.print_char(c);
+        len - had
     }
 
     /// Takes bytes while a sequence is open.
     fn sequence(&mut self, bytes: &[u8]) -> usize {
-        let taken = self.lexer.bulk(bytes);
+        let taken = self.collector.bulk(bytes);
         if taken > 0 {
             return taken;
         }
-        match self.lexer.step(bytes[0]) {
-            Step::More => {}
-            Step::Execute => self.execute(bytes[0]),
-            Step::Whole(kind) => {
-                let sequence = self.lexer.take();
+        match self.collector.step(bytes[0]) {
+            Collected::More => {}
+            Collected::Execute => self.execute(bytes[0]),
+            Collected::Whole(kind) => {
+                let sequence = self.collector.take();
                 self.dispatch(kind, &sequence);
-                self.lexer.done(sequence);
+                self.collector.done(sequence);
             }
         }
         1
@@ -245,7 +233,7 @@ impl Front {
             }
             b'\t' => {
                 term.put_tab(1);
-                self.forget_tails();
+                self.forget_blank_ends();
                 self.touched = true;
             }
             0x08 => {
@@ -261,9 +249,9 @@ impl Front {
 
     /// Cells may have changed in a way that is not followed.
     #[inline]
-    fn forget_tails(&mut self) {
-        if self.rules.hold(Rule::TailsForgotten) {
-            self.tails.forget();
+    fn forget_blank_ends(&mut self) {
+        if self.rules.hold(Rule::BlankEndsForgotten) {
+            self.blank_ends.forget();
         }
     }
 
@@ -287,7 +275,7 @@ impl Front {
         } else {
             let region = Line(self.state.region.start as i32)..Line(next as i32);
             grid.scroll_up(&region, 1);
-            self.forget_tails();
+            self.forget_blank_ends();
         }
     }
 

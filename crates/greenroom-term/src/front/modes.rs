@@ -56,7 +56,7 @@ impl Front {
             PrivateMode::Unknown(67) => self.state.backarrow = on,
             PrivateMode::Named(Named::ColumnMode) => {
                 // The guest resets the region and clears the screen.
-                self.forget_tails();
+                self.forget_blank_ends();
                 self.state.set_region(1, None, self.guest.rows());
                 return false;
             }
@@ -66,7 +66,7 @@ impl Front {
     }
 
     fn alternate(&mut self, on: bool) {
-        self.forget_tails();
+        self.forget_blank_ends();
         if on {
             self.guest.enter_alternate();
         } else {

@@ -22,7 +22,7 @@ use super::classify::{Class, classify};
 use super::csi::{self, Params};
 use super::rules::Rule;
 use super::scan;
-use super::skip::{Dead, MAX_SHORT, Stretch, inserts, plain_csi};
+use super::skip::{MAX_SHORT, Stretch, Unseen, inserts, plain_csi};
 use super::utf8::{self, Decoded};
 
 /// A picture is looked for in the last so many bytes of a batch, plus two per cell: room for one
@@ -39,7 +39,7 @@ impl Front {
         let Some(point) = self.last_picture(bytes) else { return 0 };
         let mut at = 0;
         for _ in 0..=MAX_SHORT {
-            let stretch = Stretch::find(&bytes[at..point], self.rules, Dead::Painted);
+            let stretch = Stretch::find(&bytes[at..point], self.rules, Unseen::PaintedOver);
             if at + stretch.end == point {
                 if self.otherwise_placed() {
                     break;

@@ -1,10 +1,11 @@
 //! Text into cells.
 //!
 //! In: runs of printable characters. Out: written cells, the cursor moved, exactly as the guest's
-//! `input` would have done it character by character. Whatever is not plain (insert mode, no
+//! `input` would have done it character by character. Everything that is not plain (insert mode, no
 //! autowrap, line drawing, halves of wide characters in the way) goes through `input` itself.
 //! Deliberately absent: the guest's damage tracking; nobody reads it.
 
+use alacritty_terminal::grid::Cursor;
 use alacritty_terminal::index::Column;
 use alacritty_terminal::term::cell::{Cell, Flags};
 use unicode_width::UnicodeWidthChar;
@@ -28,7 +29,7 @@ impl Front {
         if self.plain_printing() || !self.rules.hold(Rule::PlainPrinting) {
             self.write(run);
         } else {
-            self.forget_tails();
+            self.forget_blank_ends();
             for &byte in run {
                 self.guest.term.input(char::from(byte));
             }
@@ -103,7 +104,7 @@ impl Front {
             Some(0) => {
                 self.touched = true;
                 if self.marks_under_cursor() < MAX_MARKS {
-                    self.forget_tails();
+                    self.forget_blank_ends();
                     self.guest.term.input(c);
                 }
             }
@@ -113,7 +114,7 @@ impl Front {
             }
             Some(_) => {
                 self.touched = true;
-                self.forget_tails();
+                self.forget_blank_ends();
                 self.guest.term.input(c);
             }
         }
@@ -140,21 +141,15 @@ impl Front {
             if written == 0 {
                 // Half a wide character, or marks, in the way: overwriting them is the guest's
                 // business.
-                self.forget_tails();
+                self.forget_blank_ends();
                 self.guest.term.input(first.into());
                 text = &text[1..];
                 continue;
             }
-            let cursor = &mut grid.cursor;
-            if col + written < cols {
-                cursor.point.column = Column(col + written);
-            } else {
-                cursor.point.column = Column(cols - 1);
-                cursor.input_needs_wrap = true;
-            }
+            advance(&mut grid.cursor, col + written, cols);
             text = &text[written..];
-            if self.rules.hold(Rule::TailsGrow) {
-                self.tails.wrote(line.0 as usize, col + written);
+            if self.rules.hold(Rule::BlankEndsGrow) {
+                self.blank_ends.wrote(line.0 as usize, col + written);
             }
         }
     }
@@ -168,26 +163,20 @@ impl Front {
         let point = grid.cursor.point;
         let col = point.column.0;
         if col + 1 >= cols {
-            self.forget_tails();
+            self.forget_blank_ends();
             return self.guest.term.input(c);
         }
         let template = grid.cursor.template.clone();
         let cells = &mut grid[point.line][Column(col)..Column(col + 2)];
         if cells.iter().any(|cell| cell.flags.intersects(WIDE_HALVES)) {
-            self.forget_tails();
+            self.forget_blank_ends();
             return self.guest.term.input(c);
         }
         let spacer = template.flags | Flags::WIDE_CHAR_SPACER;
         cells[0] = Cell { c, flags: template.flags | Flags::WIDE_CHAR, ..template.clone() };
         cells[1] = Cell { c: ' ', flags: spacer, ..template };
-        self.tails.wrote(point.line.0 as usize, col + 2);
-        let cursor = &mut grid.cursor;
-        if col + 2 < cols {
-            cursor.point.column = Column(col + 2);
-        } else {
-            cursor.point.column = Column(cols - 1);
-            cursor.input_needs_wrap = true;
-        }
+        self.blank_ends.wrote(point.line.0 as usize, col + 2);
+        advance(&mut grid.cursor, col + 2, cols);
     }
 
     /// The guest's private `wrapline`, with autowrap known to be on.
@@ -196,7 +185,7 @@ impl Front {
         let cols = self.guest.cols();
         let grid = self.guest.term.grid_mut();
         grid.cursor_cell().flags.insert(Flags::WRAPLINE);
-        self.tails.wrote(grid.cursor.point.line.0 as usize, cols);
+        self.blank_ends.wrote(grid.cursor.point.line.0 as usize, cols);
         if grid.cursor.point.line.0 as usize + 1 >= end {
             self.line_feed();
         } else {
@@ -221,6 +210,13 @@ impl Front {
         }
         row[col].zerowidth().map_or(0, <[char]>::len)
     }
+}
+
+/// Puts the cursor behind what was written; at the edge it waits to wrap.
+#[inline(always)]
+fn advance(cursor: &mut Cursor<Cell>, to: usize, cols: usize) {
+    cursor.point.column = Column(to.min(cols - 1));
+    cursor.input_needs_wrap |= to >= cols;
 }
 
 /// Fills cells with text in the template's style up to the first that is not a plain cell.

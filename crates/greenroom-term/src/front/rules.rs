@@ -83,9 +83,9 @@ rules! {
     /// The mirror of the scroll region follows RIS.
     RegionReset,
     /// What a run writes is no longer blank.
-    TailsGrow,
-    /// Whatever else touches cells makes blank ends of rows forgotten.
-    TailsForgotten,
+    BlankEndsGrow,
+    /// All else that touches cells makes the front forget blank ends of rows.
+    BlankEndsForgotten,
 }
 
 /// Which rules hold.
@@ -97,7 +97,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     #[inline(always)]
-    pub fn hold(self, rule: Rule) -> bool {
+    pub(super) fn hold(self, rule: Rule) -> bool {
         #[cfg(test)]
         return self.without != Some(rule);
         #[cfg(not(test))]

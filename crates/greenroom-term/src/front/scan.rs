@@ -61,7 +61,7 @@ mod sse2 {
 
     #[inline]
     #[target_feature(enable = "sse2")]
-    pub fn not_printable(block: &[u8; 16]) -> u32 {
+    pub(super) fn not_printable(block: &[u8; 16]) -> u32 {
         let v = load(block);
         // Signed compare: bytes from 0x80 on are below 0x20.
         let low = _mm_cmplt_epi8(v, _mm_set1_epi8(0x20));
@@ -71,7 +71,7 @@ mod sse2 {
 
     #[inline]
     #[target_feature(enable = "sse2")]
-    pub fn shifts(block: &[u8; 16]) -> u32 {
+    pub(super) fn shifts(block: &[u8; 16]) -> u32 {
         let v = load(block);
         let esc = _mm_cmpeq_epi8(v, _mm_set1_epi8(0x1b));
         // SO and SI differ in the last bit only.
@@ -96,13 +96,13 @@ pub(crate) struct Specials<'a> {
 }
 
 impl<'a> Specials<'a> {
-    pub fn new(bytes: &'a [u8]) -> Specials<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Specials<'a> {
         Specials { bytes, base: 0, bits: block_bits(bytes) }
     }
 
     /// The next special byte at or after `from`, which never goes back.
     #[inline]
-    pub fn next_from(&mut self, from: usize) -> Option<usize> {
+    pub(super) fn next_from(&mut self, from: usize) -> Option<usize> {
         if from >= self.base + 64 {
             self.base = from;
             self.bits = block_bits(&self.bytes[from.min(self.bytes.len())..]);

@@ -42,11 +42,11 @@ pub(super) struct Stretch {
 
 /// Why the text of a stretch need not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dead {
+pub(super) enum Unseen {
     /// It scrolls off: where the cursor stands matters.
-    Scrolled,
+    ScrolledOff,
     /// It is painted over, and the cursor is put somewhere.
-    Painted,
+    PaintedOver,
 }
 
 impl Front {
@@ -59,7 +59,7 @@ impl Front {
                 return self.parse(&bytes[at..]);
             }
             let rest = &bytes[at..];
-            let stretch = Stretch::find(rest, self.rules, Dead::Scrolled);
+            let stretch = Stretch::find(rest, self.rules, Unseen::ScrolledOff);
             match self.point_to_skip_to(rest, stretch.end) {
                 Some(point) => {
                     self.skip(rest, point, &stretch.applied);
@@ -108,7 +108,8 @@ impl Front {
         }
     }
 
-    /// Does to all state but cells and the cursor's place what the bytes before `point` would have done.
+    /// Does to all state but cells and the cursor's place what the bytes before `point` would have
+    /// done.
     pub(super) fn apply(&mut self, bytes: &[u8], point: usize, applied: &[(usize, usize)]) {
         self.touched = true;
         if self.rules.hold(Rule::LastChar)
@@ -156,14 +157,14 @@ impl Front {
 }
 
 impl Stretch {
-    pub(super) fn find(bytes: &[u8], rules: Rules, dead: Dead) -> Stretch {
+    pub(super) fn find(bytes: &[u8], rules: Rules, unseen: Unseen) -> Stretch {
         let mut applied = Vec::new();
         let mut specials = Specials::new(bytes);
         let mut at = 0;
         while let Some(start) = specials.next_from(at) {
             let common = plain_csi(&bytes[start..]);
             if let Some((last, len)) = common
-                && (last == b'm' || dead == Dead::Painted && only_cells(last))
+                && (last == b'm' || unseen == Unseen::PaintedOver && only_cells(last))
             {
                 at = start + len;
                 continue;
@@ -171,10 +172,14 @@ impl Stretch {
             let (class, len) = classify(&bytes[start..], rules);
             match class {
                 Class::Ignore | Class::Sgr => {}
-                Class::Apply if dead == Dead::Painted && inserts(&bytes[start..start + len]) => {
+                Class::Apply
+                    if unseen == Unseen::PaintedOver && inserts(&bytes[start..start + len]) =>
+                {
                     return Stretch { end: start, applied };
                 }
-                Class::Barrier if dead == Dead::Painted && only_cells_escape(&bytes[start..]) => {
+                Class::Barrier
+                    if unseen == Unseen::PaintedOver && only_cells_escape(&bytes[start..]) =>
+                {
                     at = start + 2;
                     continue;
                 }

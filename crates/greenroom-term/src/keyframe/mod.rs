@@ -8,7 +8,7 @@
 //! once more, last of all.
 //! The stream assumes a terminal just reset. Deliberately absent: history.
 
-mod paint;
+mod grid;
 mod patch;
 
 use std::fmt::Write;
@@ -18,18 +18,19 @@ use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::Cell;
 use vte::ansi::{CharsetIndex, NamedColor, StandardCharset};
 
-use crate::front::{Front, cursor_style_number, sgr_of};
+use crate::frame::STYLE;
+use crate::front::{Front, cursor_style_number};
 use crate::guest::Guest;
-use crate::input_modes::{MouseEncoding, MouseMode};
+use crate::sgr;
 use crate::state::State;
 
 pub(crate) fn write(front: &Front) -> Vec<u8> {
-    write_marked(front).bytes
+    write_annotated(front).bytes
 }
 
 /// A keyframe, and where in it things are that its bytes do not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marked {
+pub struct AnnotatedKeyframe {
     pub bytes: Vec<u8>,
     /// So many of the bytes paint what stands before the cursor.
     pub to_cursor: usize,
@@ -37,7 +38,7 @@ pub struct Marked {
     pub wraps: Vec<usize>,
 }
 
-pub(crate) fn write_marked(front: &Front) -> Marked {
+pub(crate) fn write_annotated(front: &Front) -> AnnotatedKeyframe {
     write_with(front, Writer { private: true, ..Writer::default() })
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn write_public(front: &Front) -> Vec<u8> {
     write_with(front, Writer::default()).bytes
 }
 
-fn write_with(front: &Front, mut writer: Writer) -> Marked {
+fn write_with(front: &Front, mut writer: Writer) -> AnnotatedKeyframe {
     let guest = &front.guest;
     let state = &front.state;
     match guest.parked() {
@@ -76,7 +77,7 @@ fn write_with(front: &Front, mut writer: Writer) -> Marked {
     let (sequence, character) = front.unfinished();
     bytes.extend_from_slice(sequence);
     bytes.extend_from_slice(character);
-    Marked { bytes, to_cursor, wraps }
+    AnnotatedKeyframe { bytes, to_cursor, wraps }
 }
 
 #[derive(Default)]
@@ -88,7 +89,8 @@ struct Writer {
     pen: Cell,
     /// The charsets as designated so far.
     charsets: [bool; 4],
-    /// The active cursor's line and column, while its grid is painted, and what was written when it was met.
+    /// The active cursor's line and column, while its grid is painted, and what was written when it
+    /// was met.
     cursor_at: Option<(usize, usize)>,
     before_cursor: Option<usize>,
     wraps: Vec<usize>,
@@ -144,7 +146,7 @@ impl Writer {
         let row = grid.filter(|_| cursor.input_needs_wrap && !self.private).map(row);
         match row.filter(|row| col + 1 == row.len()) {
             Some(row) => {
-                let from = if col > 0 && paint::is_pair(&row, col - 1) { col - 1 } else { col };
+                let from = if col > 0 && grid::is_pair(&row, col - 1) { col - 1 } else { col };
                 self.designate(|_| false);
                 self.place(line, from, top);
                 self.glyph(&row, from);
@@ -199,17 +201,17 @@ impl Writer {
         let bare = pen.extra.is_none() && style.extra.is_none();
         if bare
             && (pen.fg, pen.bg) == (style.fg, style.bg)
-            && pen.flags & paint::STYLE == style.flags & paint::STYLE
+            && pen.flags & STYLE == style.flags & STYLE
         {
             return;
         }
         let same_link = pen.hyperlink() == style.hyperlink();
         if pen.fg != style.fg
             || pen.bg != style.bg
-            || pen.flags & paint::STYLE != style.flags & paint::STYLE
+            || pen.flags & STYLE != style.flags & STYLE
             || pen.underline_color() != style.underline_color()
         {
-            let sgr = sgr_of(style);
+            let sgr = sgr::of_cell(style);
             self.format(format_args!("\x1b[{}m", if sgr == "0" { "" } else { &sgr }));
         }
         if !same_link {
@@ -286,19 +288,10 @@ impl Writer {
                 self.put(sequence);
             }
         }
-        self.put(match state.mouse {
-            MouseMode::Off => "",
-            MouseMode::X10 => "\x1b[?9h",
-            MouseMode::Normal => "\x1b[?1000h",
-            MouseMode::Button => "\x1b[?1002h",
-            MouseMode::Any => "\x1b[?1003h",
-        });
-        self.put(match state.mouse_encoding {
-            MouseEncoding::Legacy => "",
-            MouseEncoding::Utf8 => "\x1b[?1005h",
-            MouseEncoding::Sgr => "\x1b[?1006h",
-            MouseEncoding::SgrPixels => "\x1b[?1016h",
-        });
+        let mouse = [state.mouse.private_mode(), state.mouse_encoding.private_mode()];
+        for number in mouse.into_iter().flatten() {
+            self.format(format_args!("\x1b[?{number}h"));
+        }
         if state.backarrow {
             self.put("\x1b[?67h");
         }

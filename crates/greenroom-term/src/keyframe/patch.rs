@@ -12,7 +12,8 @@ use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::cell::{Cell, Flags};
 
 use super::Writer;
-use crate::front::{Front, MAX_APC};
+use crate::front::Front;
+use crate::lexer::collect::MAX_APC;
 
 const PREFIX: &str = "\x1b_greenroom";
 
@@ -25,7 +26,7 @@ pub(super) struct Patches(Vec<(usize, usize, char, Flags)>);
 
 impl Patches {
     /// Notes the cell if painting makes it something else.
-    pub fn expect(&mut self, line: usize, col: usize, cell: &Cell, c: char, flags: Flags) {
+    pub(super) fn expect(&mut self, line: usize, col: usize, cell: &Cell, c: char, flags: Flags) {
         if cell.c != c || cell.flags != flags {
             self.0.push((line, col, cell.c, cell.flags));
         }

@@ -5,7 +5,7 @@
 //! a press is the default event. Deliberately absent: the base-layout key (the third part of the
 //! first field), since we know no layout but US.
 
-use super::legacy::{self, Function};
+use super::legacy::{self, Function, lettered, numbered};
 use super::{Key, KeyPress, Keypad, Mods};
 use crate::input_modes::{InputModes, kitty as flags};
 
@@ -96,11 +96,12 @@ fn report(key: u32, alternate: Option<u32>, mods: Mods, text: Option<u32>) -> Ve
     if let Some(alternate) = alternate {
         out += &format!(":{alternate}");
     }
-    match (mods.is_empty(), text) {
-        (true, None) => {}
-        (true, Some(text)) => out += &format!(";;{text}"),
-        (false, None) => out += &format!(";{}", mods.parameter()),
-        (false, Some(text)) => out += &format!(";{};{text}", mods.parameter()),
+    if !mods.is_empty() {
+        out += &format!(";{}", mods.parameter());
+    }
+    if let Some(text) = text {
+        out += if mods.is_empty() { ";;" } else { ";" };
+        out += &text.to_string();
     }
     out.push('u');
     out.into_bytes()
@@ -108,19 +109,4 @@ fn report(key: u32, alternate: Option<u32>, mods: Mods, text: Option<u32>) -> Ve
 
 fn coded(code: u32, mods: Mods) -> Vec<u8> {
     report(code, None, mods, None)
-}
-
-fn numbered(number: u8, mods: Mods) -> Vec<u8> {
-    match mods.is_empty() {
-        true => format!("\x1b[{number}~").into_bytes(),
-        false => format!("\x1b[{number};{}~", mods.parameter()).into_bytes(),
-    }
-}
-
-fn lettered(letter: u8, mods: Mods) -> Vec<u8> {
-    let letter = char::from(letter);
-    match mods.is_empty() {
-        true => format!("\x1b[{letter}").into_bytes(),
-        false => format!("\x1b[1;{}{letter}", mods.parameter()).into_bytes(),
-    }
 }

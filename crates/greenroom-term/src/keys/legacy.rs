@@ -4,7 +4,7 @@
 //! Keys", "VT220-Style Function Keys") and its page on modified keys. Deliberately absent: Sun, HP
 //! and SCO keyboards, 8-bit controls, and a meta key that sets the eighth bit.
 
-use super::{Key, KeyPress, Keypad, Mods};
+use super::{Key, KeyPress, Keypad, Mods, only};
 use crate::input_modes::{InputModes, kitty as flags};
 
 /// Modifiers the old encodings have no word for.
@@ -65,19 +65,32 @@ pub(super) fn function_of(key: Key) -> Option<Function> {
 }
 
 fn function(function: Function, mods: Mods, modes: &InputModes) -> Vec<u8> {
-    let parameter = mods.parameter();
     match function {
-        Function::Number(n) if mods.is_empty() => format!("\x1b[{n}~").into_bytes(),
-        Function::Number(n) => format!("\x1b[{n};{parameter}~").into_bytes(),
+        Function::Number(n) => numbered(n, mods),
         Function::Cursor(letter) if mods.is_empty() => {
             // Reporting event types is already the new protocol's form.
             let application = modes.app_cursor && modes.kitty_flags & flags::EVENT_TYPES == 0;
             vec![0x1b, if application { b'O' } else { b'[' }, letter]
         }
         Function::Pf(letter) if mods.is_empty() => vec![0x1b, b'O', letter],
-        Function::Cursor(letter) | Function::Pf(letter) => {
-            format!("\x1b[1;{parameter}{}", char::from(letter)).into_bytes()
-        }
+        Function::Cursor(letter) | Function::Pf(letter) => lettered(letter, mods),
+    }
+}
+
+pub(super) fn numbered(number: u8, mods: Mods) -> Vec<u8> {
+    if mods.is_empty() {
+        format!("\x1b[{number}~").into_bytes()
+    } else {
+        format!("\x1b[{number};{}~", mods.parameter()).into_bytes()
+    }
+}
+
+pub(super) fn lettered(letter: u8, mods: Mods) -> Vec<u8> {
+    let letter = char::from(letter);
+    if mods.is_empty() {
+        format!("\x1b[{letter}").into_bytes()
+    } else {
+        format!("\x1b[1;{}{letter}", mods.parameter()).into_bytes()
     }
 }
 
@@ -160,12 +173,14 @@ fn keypad(key: Keypad, mods: Mods, modes: &InputModes) -> Vec<u8> {
             .map(|begin| function(begin, mods, modes))
             .unwrap_or_default();
     };
-    match (modes.app_keypad, plain) {
-        (true, _) if mods.is_empty() => vec![0x1b, b'O', application],
-        (true, _) => format!("\x1bO{}{}", mods.parameter(), char::from(application)).into_bytes(),
-        (false, '\r') => control_key(b"\r", 13, mods, modes),
+    match plain {
+        _ if modes.app_keypad && mods.is_empty() => vec![0x1b, b'O', application],
+        _ if modes.app_keypad => {
+            format!("\x1bO{}{}", mods.parameter(), char::from(application)).into_bytes()
+        }
+        '\r' => control_key(b"\r", 13, mods, modes),
         // Shift on a keypad digit does not type the symbol above the other digit.
-        (false, c) => text(c, mods.without(Mods::SHIFT), modes),
+        c => text(c, mods.without(Mods::SHIFT), modes),
     }
 }
 
@@ -217,44 +232,21 @@ pub(super) fn control_of(c: char) -> Option<u8> {
     })
 }
 
-/// Unshifted and shifted symbols of a US keyboard.
-const SHIFTED: [(char, char); 21] = [
-    ('`', '~'),
-    ('1', '!'),
-    ('2', '@'),
-    ('3', '#'),
-    ('4', '$'),
-    ('5', '%'),
-    ('6', '^'),
-    ('7', '&'),
-    ('8', '*'),
-    ('9', '('),
-    ('0', ')'),
-    ('-', '_'),
-    ('=', '+'),
-    ('[', '{'),
-    (']', '}'),
-    ('\\', '|'),
-    (';', ':'),
-    ('\'', '"'),
-    (',', '<'),
-    ('.', '>'),
-    ('/', '?'),
-];
+/// The symbols of a US keyboard, and what the same keys type with shift.
+const PLAIN: &str = r"`1234567890-=[]\;',./";
+const SHIFTED: &str = r#"~!@#$%^&*()_+{}|:"<>?"#;
+
+/// What stands in `to` where `from` has the character.
+fn across(from: &str, to: &str, c: char) -> Option<char> {
+    from.chars().zip(to.chars()).find(|(key, _)| *key == c).map(|(_, typed)| typed)
+}
 
 /// What the key types with shift.
 pub(super) fn shifted(c: char) -> char {
-    if let Some((_, upper)) = SHIFTED.iter().find(|(lower, _)| *lower == c) {
-        return *upper;
-    }
-    let mut upper = c.to_uppercase();
-    match (upper.next(), upper.next()) {
-        (Some(one), None) => one,
-        _ => c,
-    }
+    across(PLAIN, SHIFTED, c).or_else(|| only(c.to_uppercase())).unwrap_or(c)
 }
 
 /// The key that types this symbol with shift.
 pub(super) fn unshifted(c: char) -> Option<char> {
-    SHIFTED.iter().find(|(_, upper)| *upper == c).map(|(lower, _)| *lower)
+    across(SHIFTED, PLAIN, c)
 }

@@ -26,7 +26,7 @@ pub enum KeyError {
 impl Key {
     /// The names of all keys that are not written as the character they type, for completion.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        NAMES.iter().map(|(name, _)| *name)
+        named().map(|(name, _)| name)
     }
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for KeyPress {
                 write!(f, "{name}-")?;
             }
         }
-        match (NAMES.iter().find(|(_, key)| *key == self.key), self.key) {
+        match (named().find(|(_, key)| *key == self.key), self.key) {
             (Some((name, _)), _) => f.write_str(name),
             (None, Key::Char(c)) => write!(f, "{c}"),
             (None, other) => write!(f, "{other:?}"),
@@ -98,7 +98,25 @@ const MODIFIER_ALIASES: &[(&str, Mods)] = &[
     ("win", Mods::SUPER),
 ];
 
+/// `f1` is the first.
+const FUNCTION_KEYS: [&str; 24] = [
+    "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "f10", "f11", "f12", "f13", "f14", "f15",
+    "f16", "f17", "f18", "f19", "f20", "f21", "f22", "f23", "f24",
+];
+
+/// `kp-0` is the first.
+const KEYPAD_DIGITS: [&str; 10] =
+    ["kp-0", "kp-1", "kp-2", "kp-3", "kp-4", "kp-5", "kp-6", "kp-7", "kp-8", "kp-9"];
+
 /// Every key with a name, in the spelling we print. Case, `-` and `_` do not matter when reading.
+fn named() -> impl Iterator<Item = (&'static str, Key)> {
+    let function_keys = FUNCTION_KEYS.into_iter().zip(1..).map(|(name, n)| (name, Key::F(n)));
+    let digits = KEYPAD_DIGITS.into_iter().zip(0..);
+    let digits = digits.map(|(name, n)| (name, Key::Keypad(Keypad::Digit(n))));
+    NAMES.iter().copied().chain(function_keys).chain(digits)
+}
+
+/// The keys that are not numbered.
 const NAMES: &[(&str, Key)] = &[
     ("enter", Key::Enter),
     ("escape", Key::Escape),
@@ -115,40 +133,6 @@ const NAMES: &[(&str, Key)] = &[
     ("end", Key::End),
     ("pageup", Key::PageUp),
     ("pagedown", Key::PageDown),
-    ("f1", Key::F(1)),
-    ("f2", Key::F(2)),
-    ("f3", Key::F(3)),
-    ("f4", Key::F(4)),
-    ("f5", Key::F(5)),
-    ("f6", Key::F(6)),
-    ("f7", Key::F(7)),
-    ("f8", Key::F(8)),
-    ("f9", Key::F(9)),
-    ("f10", Key::F(10)),
-    ("f11", Key::F(11)),
-    ("f12", Key::F(12)),
-    ("f13", Key::F(13)),
-    ("f14", Key::F(14)),
-    ("f15", Key::F(15)),
-    ("f16", Key::F(16)),
-    ("f17", Key::F(17)),
-    ("f18", Key::F(18)),
-    ("f19", Key::F(19)),
-    ("f20", Key::F(20)),
-    ("f21", Key::F(21)),
-    ("f22", Key::F(22)),
-    ("f23", Key::F(23)),
-    ("f24", Key::F(24)),
-    ("kp-0", Key::Keypad(Keypad::Digit(0))),
-    ("kp-1", Key::Keypad(Keypad::Digit(1))),
-    ("kp-2", Key::Keypad(Keypad::Digit(2))),
-    ("kp-3", Key::Keypad(Keypad::Digit(3))),
-    ("kp-4", Key::Keypad(Keypad::Digit(4))),
-    ("kp-5", Key::Keypad(Keypad::Digit(5))),
-    ("kp-6", Key::Keypad(Keypad::Digit(6))),
-    ("kp-7", Key::Keypad(Keypad::Digit(7))),
-    ("kp-8", Key::Keypad(Keypad::Digit(8))),
-    ("kp-9", Key::Keypad(Keypad::Digit(9))),
     ("kp-decimal", Key::Keypad(Keypad::Decimal)),
     ("kp-divide", Key::Keypad(Keypad::Divide)),
     ("kp-multiply", Key::Keypad(Keypad::Multiply)),
@@ -241,8 +225,8 @@ fn key_of(name: &str) -> Option<Key> {
         return Some(Key::Char(c));
     }
     let wanted = squash(name);
-    let canonical = NAMES.iter().find(|(known, _)| squash(known) == wanted);
-    canonical.or_else(|| ALIASES.iter().find(|(known, _)| *known == wanted)).map(|(_, key)| *key)
+    let aliases = ALIASES.iter().copied().filter(|(known, _)| *known == wanted);
+    named().filter(|(known, _)| squash(known) == wanted).chain(aliases).next().map(|(_, key)| key)
 }
 
 /// A name without what does not matter in it.
@@ -258,10 +242,9 @@ fn unknown(name: &str, rest: &str) -> KeyError {
     let prefix = &name[..name.len() - rest.len()];
     let nearest = (wanted.chars().count() <= LONGEST_COMPARED)
         .then(|| {
-            NAMES
-                .iter()
-                .chain(ALIASES)
-                .map(|(known, _)| (distance(&wanted, &squash(known)), *known))
+            named()
+                .chain(ALIASES.iter().copied())
+                .map(|(known, _)| (strsim::levenshtein(&wanted, &squash(known)), known))
                 .min_by_key(|(distance, _)| *distance)
         })
         .flatten()
@@ -281,20 +264,4 @@ fn shortened(name: &str) -> String {
 
 fn did_you_mean(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default()
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -6,6 +6,7 @@ mod faults;
 mod keyframe;
 mod keys;
 mod marks;
+mod mouse;
 mod queries;
 mod screen;
 #[allow(clippy::useless_concat, reason = "every case is written the same way, one line or many")]

@@ -114,8 +114,9 @@ fn the_screen_shows_what_tmux_shows() {
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-/// What stands before a picture is taken, and what the program prints after it. Hidden state that only shows in the second.
-/// Not here: a wrap that is pending below the alternate screen. tmux 3.3a itself forgets it when that screen is left.
+/// What stands before a picture is taken, and what the program prints after it. Hidden state that
+/// only shows in the second. Not here: a wrap that is pending below the alternate screen. tmux 3.3a
+/// itself forgets it when that screen is left.
 fn attached() -> Vec<(&'static str, String, &'static str)> {
     let full = "0123456789".repeat(8);
     vec![
@@ -133,7 +134,8 @@ fn attached() -> Vec<(&'static str, String, &'static str)> {
     ]
 }
 
-/// Whoever attaches inside tmux sees the session, now and after its next output, under the session's own title.
+/// A user who attaches inside tmux sees the session, now and after its next output, under its own
+/// title.
 #[test]
 fn a_picture_in_tmux_goes_on_as_the_session_does() {
     let tmux = Tmux::start("viewer");
@@ -350,9 +352,9 @@ impl Tmux {
         Shown { text: rows(&plain(capture)), cursor }
     }
 
-    /// Plays the file in a pane and returns what the commands `look` makes for it say. The pane's own
-    /// question after the file (DSR) is answered only when tmux has read all before it; the answer
-    /// then opens the barrier we wait at.
+    /// Plays the file in a pane and returns what the commands `look` makes for it say. The pane's
+    /// own question after the file (DSR) is answered only when tmux has read all before it; the
+    /// answer then opens the barrier we wait at.
     fn play(&self, case: &Case, look: impl FnOnce(&str) -> Vec<&str>) -> String {
         let play = format!(
             "stty raw -echo; cat '{}'; printf '\\033[5n'; dd bs=1 count=4 >/dev/null 2>&1; \

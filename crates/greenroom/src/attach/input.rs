@@ -35,7 +35,7 @@ pub enum Act {
     Unknown,
 }
 
-/// The sorter.
+/// Sorts what was read from the outer terminal.
 #[derive(Debug)]
 pub struct InputFilter {
     prefix: Prefix,
@@ -179,7 +179,7 @@ impl InputFilter {
                 self.in_paste = false;
                 at + PASTE_END.len()
             }
-            // Whatever could still be the beginning of the end stays.
+            // Bytes that could still be the beginning of the end stay.
             None => {
                 let kept =
                     (1..PASTE_END.len()).rev().find(|n| self.pending.ends_with(&PASTE_END[..*n]));

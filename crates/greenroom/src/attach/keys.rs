@@ -5,7 +5,7 @@
 //! no longer sends 0x02 for Ctrl-b, so the byte alone is not enough to find the prefix.
 //! Absent on purpose: every other key; those are forwarded as they are.
 
-pub use greenroom_daemon::config::Prefix;
+pub use greenroom_config::Prefix;
 
 /// A key as the kitty protocol or modifyOtherKeys tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,17 +37,12 @@ pub fn parse_press(sequence: &[u8]) -> Option<Press> {
     let (last, params) = body.split_last()?;
     let params = std::str::from_utf8(params).ok()?;
     let mut fields = params.split(';').map(|field| field.split(':'));
-    let mut next = || -> Option<(u32, u32)> {
+    let number = |part: Option<&str>| -> Option<u32> {
+        part.filter(|part| !part.is_empty()).map_or(Some(1), |part| part.parse().ok())
+    };
+    let mut next = || {
         let mut parts = fields.next()?;
-        let first = parts
-            .next()
-            .filter(|part| !part.is_empty())
-            .map_or(Some(1), |part| part.parse().ok())?;
-        let second = parts
-            .next()
-            .filter(|part| !part.is_empty())
-            .map_or(Some(1), |part| part.parse().ok())?;
-        Some((first, second))
+        Some((number(parts.next())?, number(parts.next())?))
     };
     let (code, mods, event) = match last {
         b'u' => {

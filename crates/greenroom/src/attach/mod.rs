@@ -17,7 +17,8 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
-use greenroom_client::{AttachEvent, AttachStream, Client};
+use greenroom_client::{AttachEvent, AttachStream, Client, method};
+use greenroom_protocol::api::screen::{ScrollbackParams, SnapshotFormat, SnapshotParams};
 use greenroom_protocol::api::session::{AttachParams, ExitStatus};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::unix::AsyncFd;
@@ -39,14 +40,21 @@ const GOODBYE_PATIENCE: Duration = Duration::from_millis(500);
 /// Read from the keyboard at once: a large paste in few steps.
 const READ_BYTES: usize = 16 * 1024;
 
-/// What the user wants.
+/// What the user asked `attach` for.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct AttachOptions {
     pub session: String,
     pub read_only: bool,
     pub exclusive: bool,
     pub prefix: Prefix,
+    /// Lines above the session's screen that are printed first, at most.
+    pub history: u64,
 }
+
+/// Lines of history unless the user says how many.
+pub const HISTORY: u64 = 1_000;
+/// How long filters that are behind may hold the history up.
+const HISTORY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How it ended.
 #[derive(Debug)]
@@ -69,21 +77,21 @@ pub enum End {
 }
 
 /// Attaches and stays until something ends it.
-pub async fn run(client: &Client, wish: &Wish) -> Result<Ended, Failure> {
-    let attempt = format!("attach to {}", wish.session);
+pub async fn run(client: &Client, options: &AttachOptions) -> Result<Ended, Failure> {
+    let attempt = format!("attach to {}", options.session);
     if !terminal::is_here() {
         let message = format!("cannot {attempt}: stdin and stdout are not both a terminal");
         return Err(Failure::failed(message)
-            .hint(format!("read its screen with greenroom read {}", wish.session)));
+            .hint(format!("read its screen with greenroom read {}", options.session)));
     }
     let window = terminal::window();
     let params = AttachParams {
-        session: wish.session.clone(),
-        read_only: wish.read_only,
+        session: options.session.clone(),
+        read_only: options.read_only,
         size: window,
         since: None,
         client: Some("greenroom attach".to_owned()),
-        exclusive: wish.exclusive,
+        exclusive: options.exclusive,
     };
     let stream = client.attach(params).await.map_err(|error| called(&attempt, error))?;
     let session = stream.attached().session.clone();
@@ -95,15 +103,18 @@ pub async fn run(client: &Client, wish: &Wish) -> Result<Ended, Failure> {
     let raw = RawMode::enter()?;
     let writer = Writer::start()?;
     let rows = window.map_or(24, |size| size.rows);
-    let opening = [terminal::TITLE_PUSH, &terminal::make_room(rows)].concat();
+    // After attaching: by now the session has our size, and with it the lines that are above the
+    // screen.
+    let history = history(client, &session, options.history).await;
+    let opening = [terminal::TITLE_PUSH, &history, &terminal::make_room(rows)].concat();
     // The queue is empty: there is room.
     let _ = writer.queue.try_send(opening);
     let mut view = View {
         stream,
         raw,
-        filter: InputFilter::new(wish.prefix),
+        filter: InputFilter::new(options.prefix),
         watch: OutputWatch::default(),
-        read_only: wish.read_only,
+        read_only: options.read_only,
     };
     let how = view.live(&writer, signals).await;
     let View { stream, raw, watch, .. } = view;
@@ -114,6 +125,27 @@ pub async fn run(client: &Client, wish: &Wish) -> Result<Ended, Failure> {
     writer.finish(FINISH_PATIENCE).await;
     raw.leave(watch.changed_colors());
     how.map(|how| Ended { session, how })
+}
+
+/// The newest lines above a session's screen, so that they get into the terminal's own scrollback.
+/// Once for each attach: after a restart of the daemon they are there already. Without them the
+/// session can be used all the same.
+async fn history(client: &Client, session: &str, count: u64) -> Vec<u8> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let params = SnapshotParams {
+        scrollback: Some(ScrollbackParams { from: 0, count }),
+        timeout_ms: u64::try_from(HISTORY_PATIENCE.as_millis()).ok(),
+        ..SnapshotParams::new(session, SnapshotFormat::Text)
+    };
+    match client.call::<method::SessionSnapshot>(&params).await {
+        // The lines above belong to the primary screen: beside an alternate one they would mislead.
+        Ok(screen) if !screen.alternate_screen => {
+            terminal::above(&screen.scrollback.map(|above| above.lines).unwrap_or_default())
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Do we run within the session, on the host, that we are to attach to? It would feed on itself.

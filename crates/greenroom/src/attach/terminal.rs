@@ -43,8 +43,13 @@ const SYNC_BEGIN: &[u8] = b"\x1b[?2026h";
 const SYNC_END: &[u8] = b"\x1b[?2026l";
 
 /// A keyframe for a terminal in any state: all modes back, a blank screen, then the keyframe.
+///
+/// Blank line by line: many terminals push a screen that is erased at once into their scrollback,
+/// where the picture before would then be a second time.
 pub fn repaint(keyframe: &[u8]) -> Vec<u8> {
-    [ABORT, SYNC_BEGIN, MODES, b"\x1b[H\x1b[2J", keyframe, SYNC_END].concat()
+    let rows = window().map_or(24, |size| size.rows);
+    let blank = b"\x1b[2K\x1b[B".repeat(rows.into());
+    [ABORT, SYNC_BEGIN, MODES, b"\x1b[H", &blank, b"\x1b[H", keyframe, SYNC_END].concat()
 }
 
 /// Colours a program changed go back to the user's own. Only sent when one was changed: colour
@@ -82,14 +87,11 @@ impl RawMode {
         if !is_here() {
             return Err(Failure::failed("cannot attach: stdin and stdout are not both a terminal"));
         }
-        let refuse = |step: &str, error: io::Error| {
-            Failure::io(format!("cannot {step} the terminal"), &error)
-        };
-        let stdin =
-            io::stdin().as_fd().try_clone_to_owned().map_err(|error| refuse("use", error))?;
-        let stdout =
-            io::stdout().as_fd().try_clone_to_owned().map_err(|error| refuse("use", error))?;
-        let termios = tcgetattr(&stdin).map_err(|error| refuse("ask", error.into()))?;
+        let refuse = |error| Failure::io("cannot use the terminal", &error);
+        let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(refuse)?;
+        let stdout = io::stdout().as_fd().try_clone_to_owned().map_err(refuse)?;
+        let termios = tcgetattr(&stdin)
+            .map_err(|error| Failure::io("cannot ask the terminal", &error.into()))?;
         if let Ok(mut saved) = SAVED.lock() {
             *saved = Some(Saved { termios, stdin, stdout });
         }
@@ -174,6 +176,13 @@ fn size_of(fd: BorrowedFd<'_>) -> Option<Size> {
         pixel_width: size.ws_xpixel,
         pixel_height: size.ws_ypixel,
     })
+}
+
+/// Lines below what is on the screen, the cursor on the last of them.
+pub fn above(lines: &[String]) -> Vec<u8> {
+    let lines: Vec<String> =
+        lines.iter().map(|line| line.chars().filter(|it| !it.is_control()).collect()).collect();
+    ["\r", &lines.join("\r\n")].concat().into_bytes()
 }
 
 /// Pushes what is on the screen up into the scrollback, so that painting does not destroy it.

@@ -43,7 +43,7 @@ impl Writer {
     /// Lets the thread write what is queued, within `patience`.
     pub async fn finish(self, patience: Duration) {
         drop(self.queue);
-        // Whatever comes of it, we leave.
+        // We leave in any case.
         let _ = tokio::time::timeout(patience, self.done).await;
     }
 }

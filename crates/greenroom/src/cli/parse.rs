@@ -7,16 +7,16 @@ use std::time::Duration;
 use greenroom_protocol::api::screen::Size;
 use greenroom_protocol::api::session::SessionState;
 
-use super::Until;
+use crate::commands::wait::Until;
 
-pub(super) fn parse_size(text: &str) -> Result<Size, String> {
+pub fn parse_size(text: &str) -> Result<Size, String> {
     const RANGE: std::ops::RangeInclusive<u16> = 1..=1000;
     Size::parse(text)
         .filter(|size| RANGE.contains(&size.cols) && RANGE.contains(&size.rows))
         .ok_or_else(|| "columns and rows are wanted, 1 to 1000 each, such as 120x40".to_owned())
 }
 
-pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
+pub fn parse_pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("K=V is wanted")?;
     if key.is_empty() || key.contains(char::is_whitespace) {
         return Err("a name is wanted before the =".to_owned());
@@ -41,7 +41,7 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wanted())
 }
 
-pub(super) fn parse_speed(text: &str) -> Result<f64, String> {
+pub fn parse_speed(text: &str) -> Result<f64, String> {
     let speed = text.strip_suffix('x').unwrap_or(text).parse::<f64>().ok();
     speed
         .filter(|speed| (0.0..=10_000.0).contains(speed))
@@ -51,7 +51,7 @@ pub(super) fn parse_speed(text: &str) -> Result<f64, String> {
 /// How long the screen must rest when `stable` has no number.
 const STABLE_MS: u64 = 500;
 
-pub(super) fn parse_until(text: &str) -> Result<Until, String> {
+pub fn parse_until(text: &str) -> Result<Until, String> {
     let (word, value) = match text.split_once('=') {
         Some((word, value)) => (word, Some(value)),
         None => (text, None),

@@ -1,17 +1,23 @@
-//! The flags that say what a session is to be: of `new`, `serve` and `sandbox explain`; and the verbs of the plugins
-//! behind some of them.
+//! The flags that say what a session is to be: of `new`, `serve` and `sandbox explain`; and what
+//! they ask for.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use clap_complete::engine::ArgValueCandidates;
-use greenroom_protocol::api::ask::{SandboxException, SandboxLevel};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueHint};
+use greenroom_protocol::api::ask::{
+    Asked, SandboxAsk, SandboxException, SandboxLevel, ScratchpadAsk, SessionAsk, Variables,
+    WorktreeAsk,
+};
 use greenroom_protocol::api::screen::Size;
 
+use serde::de::DeserializeOwned;
+
 use super::{parse_pair, parse_size, parse_time};
-use crate::commands::candidates::worktree_candidates;
+use crate::error::Failure;
 
 /// How a session is to be started.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
@@ -56,9 +62,10 @@ pub struct SessionArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "full",
+        value_parser = levels(),
         help_heading = PLUGINS
     )]
-    pub sandbox: Option<Level>,
+    pub sandbox: Option<SandboxLevel>,
     /// A host a confined session may reach, such as api.example.com or *.example.com
     #[arg(long, value_name = "HOST", help_heading = PLUGINS)]
     pub allow_host: Vec<String>,
@@ -69,8 +76,8 @@ pub struct SessionArgs {
     #[arg(long, help_heading = PLUGINS)]
     pub allow_http: bool,
     /// An exception: unix sockets, debugging, the whole network
-    #[arg(long, value_name = "WHAT", help_heading = PLUGINS)]
-    pub sandbox_allow: Vec<Exception>,
+    #[arg(long, value_name = "WHAT", value_parser = exceptions(), help_heading = PLUGINS)]
+    pub sandbox_allow: Vec<SandboxException>,
     /// A directory shared by all who say the same name, or its own
     #[arg(
         long,
@@ -97,160 +104,162 @@ pub struct SessionArgs {
     pub command: Vec<OsString>,
 }
 
+/// A file larger than this is not a list of variables.
+const ENV_FILE_MAX: u64 = 1024 * 1024;
+
 const PLUGINS: &str = "Session plugins";
 
-/// How much of the sandbox must hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Level {
-    /// Every layer
-    Full,
-    /// Without namespaces: file contents and network only
-    Reduced,
-}
-
-impl From<Level> for SandboxLevel {
-    fn from(level: Level) -> SandboxLevel {
-        match level {
-            Level::Full => SandboxLevel::Full,
-            Level::Reduced => SandboxLevel::Reduced,
-        }
+impl SessionArgs {
+    /// What the flags ask for around the session.
+    pub fn ask(&self) -> Result<SessionAsk, Failure> {
+        let worktree = self.worktree.clone();
+        let scratchpad = self.scratchpad.clone();
+        Ok(SessionAsk {
+            env: variables(self)?,
+            timeout_ms: self.timeout.map(millis),
+            idle_timeout_ms: self.idle_timeout.map(millis),
+            worktree: worktree.map(|slug| WorktreeAsk { slug, base: self.base.clone() }).into(),
+            sandbox: sandbox(self)?,
+            scratchpad: scratchpad
+                .map(|name| ScratchpadAsk { name: Some(name).filter(|name| !name.is_empty()) })
+                .into(),
+        })
     }
 }
 
-/// An exception that voids a promise of the sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Exception {
-    /// Unix sockets by path
-    Unix,
-    /// ptrace within the session
-    Debug,
-    /// The whole network
-    Network,
+fn variables(args: &SessionArgs) -> Result<Variables, Failure> {
+    let mut env = BTreeMap::new();
+    for file in &args.env_file {
+        // A file's text is a text, whatever it begins with.
+        env.extend(read_env_file(file)?.into_iter().map(|(name, value)| (name, literal(value))));
+    }
+    env.extend(args.env.iter().cloned());
+    Ok(Variables(env))
 }
 
-impl From<Exception> for SandboxException {
-    fn from(exception: Exception) -> SandboxException {
-        match exception {
-            Exception::Unix => SandboxException::Unix,
-            Exception::Debug => SandboxException::Debug,
-            Exception::Network => SandboxException::Network,
-        }
+fn sandbox(args: &SessionArgs) -> Result<Asked<SandboxAsk>, Failure> {
+    let Some(level) = args.sandbox else { return unconfined(args) };
+    let mut allow_write = Vec::new();
+    for dir in &args.allow_write {
+        let dir = std::path::absolute(dir)
+            .map_err(|error| Failure::io(format!("cannot allow {}", dir.display()), &error))?;
+        allow_write.push(utf8(&dir)?);
+    }
+    Ok(Asked::Yes(SandboxAsk {
+        level,
+        allow_hosts: args.allow_host.clone(),
+        allow_write,
+        allow_http: args.allow_http,
+        allow: args.sandbox_allow.clone(),
+    }))
+}
+
+/// What opens a fence is no use without one, and whoever asked believes there is one.
+fn unconfined(args: &SessionArgs) -> Result<Asked<SandboxAsk>, Failure> {
+    let asked = [
+        ("--allow-host", !args.allow_host.is_empty()),
+        ("--allow-write", !args.allow_write.is_empty()),
+        ("--allow-http", args.allow_http),
+        ("--sandbox-allow", !args.sandbox_allow.is_empty()),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        None => Ok(Asked::Unsaid),
+        Some((flag, _)) => Err(Failure::usage(format!(
+            "cannot start a session: {flag} says what a sandbox lets through, and there is none"
+        ))
+        .hint("add --sandbox")),
     }
 }
 
-#[derive(Debug, Args)]
-pub struct WorktreeArgs {
-    #[command(subcommand)]
-    pub verb: WorktreeVerb,
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-#[derive(Debug, Subcommand)]
-pub enum WorktreeVerb {
-    /// Every worktree we made, and why it is kept
-    #[command(visible_alias = "list")]
-    Ls,
-    /// Remove those that hold no work
-    Clean {
-        /// Only say what would be removed
-        #[arg(long)]
-        dry_run: bool,
-    },
-    /// Print where it is, for cd "$(greenroom worktree path NAME)"
-    Path {
-        #[command(flatten)]
-        worktree: WorktreeArg,
-    },
-    /// Show what it has that its base has not, committed or not
-    #[command(
-        after_help = "Examples:\n  greenroom worktree diff feat-x\n  greenroom worktree diff feat-x feat-y --stat\n  greenroom worktree diff feat-x --base main\n\nUncommitted and untracked files are in it; ignored ones are only named."
-    )]
-    Diff {
-        #[command(flatten)]
-        worktrees: WorktreesArg,
-        /// Names and counts instead of the lines
-        #[arg(long)]
-        stat: bool,
-        /// Against this commit [default: where its branch began]
-        #[arg(long, value_name = "REF")]
-        base: Option<String>,
-    },
-    /// Merge its branch into what is checked out in your repository
-    #[command(
-        after_help = "Examples:\n  greenroom worktree merge feat-x\n  greenroom worktree merge feat-x feat-y feat-z\n  greenroom worktree merge feat-x --squash --message \"feat: x\"\n  greenroom worktree merge feat-x --into develop\n\nEach is merged whole or not at all: conflicts, uncommitted changes in your checkout\n  and files that would be overwritten leave everything as it was, and are named.\n  Exit code 1: one could not be merged; the others were."
-    )]
-    Merge {
-        #[command(flatten)]
-        worktrees: WorktreesArg,
-        /// Into this branch [default: what is checked out where the worktree was made from]
-        #[arg(long, value_name = "BRANCH")]
-        into: Option<String>,
-        /// One commit with everything, instead of the branch's own
-        #[arg(long)]
-        squash: bool,
-        /// What to say in the commit
-        #[arg(short, long, value_name = "TEXT")]
-        message: Option<String>,
-    },
-    /// Remove some of them, if nothing is lost
-    #[command(
-        visible_alias = "remove",
-        after_help = "Examples:\n  greenroom worktree rm feat-x\n  greenroom worktree rm feat-x feat-y\n  greenroom worktree rm feat-x --force\n\n--force removes one that holds work. What would be lost is named, and put under a ref\n  of your repository first: refs/greenroom/kept/… One a session works in stays."
-    )]
-    Rm {
-        #[command(flatten)]
-        worktrees: WorktreesArg,
-        /// Although it holds work; that is kept under a ref
-        #[arg(long)]
-        force: bool,
-    },
+/// So that the host takes it as it is.
+fn literal(value: String) -> String {
+    match ["secret:", "file:", "literal:"].iter().any(|word| value.starts_with(word)) {
+        true => format!("literal:{value}"),
+        false => value,
+    }
 }
 
-/// One worktree.
-#[derive(Clone, Debug, Args)]
-pub struct WorktreeArg {
-    /// Its slug, branch or path, or the session that works or worked in it
-    #[arg(value_name = "NAME", add = ArgValueCandidates::new(worktree_candidates))]
-    pub worktree: String,
+pub fn utf8(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        Failure::failed(format!("cannot start a session in {}: not UTF-8", path.display()))
+    })
 }
 
-/// Some worktrees.
-#[derive(Clone, Debug, Args)]
-pub struct WorktreesArg {
-    /// Slugs, branches or paths, or the sessions that work or worked in them
-    #[arg(value_name = "NAME", required = true, add = ArgValueCandidates::new(worktree_candidates))]
-    pub worktrees: Vec<String>,
+/// `K=V` lines; `#` starts a comment line, `export ` before and quotes around are taken off.
+fn read_env_file(path: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let refuse =
+        |error: std::io::Error| Failure::io(format!("cannot read {}", path.display()), &error);
+    let size = std::fs::metadata(path).map_err(refuse)?.len();
+    if size > ENV_FILE_MAX {
+        return Err(Failure::failed(format!(
+            "cannot read {}: larger than {ENV_FILE_MAX} bytes",
+            path.display()
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(refuse)?;
+    let mut pairs = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let pair = line.strip_prefix("export ").unwrap_or(line).split_once('=');
+        // The line is not shown: it may hold a secret.
+        let Some((name, value)) = pair.filter(|(name, _)| !name.trim().is_empty()) else {
+            return Err(Failure::usage(format!("{}:{number}: K=V is wanted", path.display())));
+        };
+        pairs.push((name.trim().to_owned(), unquoted(value.trim()).to_owned()));
+    }
+    Ok(pairs)
 }
 
-#[derive(Debug, Args)]
-pub struct SandboxArgs {
-    #[command(subcommand)]
-    pub verb: SandboxVerb,
+fn unquoted(value: &str) -> &str {
+    ['"', '\'']
+        .into_iter()
+        .find_map(|quote| value.strip_prefix(quote)?.strip_suffix(quote))
+        .unwrap_or(value)
 }
 
-#[derive(Debug, Subcommand)]
-pub enum SandboxVerb {
-    /// Try each layer on this machine, and say how to get what is missing
-    Doctor,
-    /// Say what would be enforced on a session with these flags
-    Explain(Box<SessionArgs>),
+/// What `--sandbox` takes.
+fn levels() -> impl TypedValueParser<Value = SandboxLevel> {
+    let full = PossibleValue::new("full").help("Every layer");
+    let reduced = PossibleValue::new("reduced");
+    let reduced = reduced.help("Without namespaces: file contents and network only");
+    PossibleValuesParser::new([full, reduced]).map(of_word::<SandboxLevel>)
 }
 
-#[derive(Debug, Args)]
-pub struct RedactArgs {
-    #[command(subcommand)]
-    pub verb: RedactVerb,
+/// What `--sandbox-allow` takes.
+fn exceptions() -> impl TypedValueParser<Value = SandboxException> {
+    let unix = PossibleValue::new("unix").help("Unix sockets by path");
+    let debug = PossibleValue::new("debug").help("ptrace within the session");
+    let network = PossibleValue::new("network").help("The whole network");
+    PossibleValuesParser::new([unix, debug, network]).map(of_word::<SandboxException>)
 }
 
-#[derive(Debug, Subcommand)]
-pub enum RedactVerb {
-    /// Show what the rules find in a file
-    Test {
-        /// The file; - for stdin
-        file: std::path::PathBuf,
-        /// Print the masked text instead of the findings
-        #[arg(long)]
-        show: bool,
-    },
-    /// List the rules that are on
-    Rules,
+fn of_word<T: DeserializeOwned>(word: String) -> T {
+    serde_json::from_value(word.into()).expect("the words are those of the wire")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn env_files_as_people_write_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("x.env");
+        std::fs::write(&file, "# c\n\nA=1\nexport B = 'two words'\nC=\"x=y\"\nD=\n").unwrap();
+        let pairs = read_env_file(&file).unwrap();
+        let expected = [("A", "1"), ("B", "two words"), ("C", "x=y"), ("D", "")];
+        assert_eq!(pairs, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        std::fs::write(&file, "A=1\nsecret-token\n").unwrap();
+        let failure = read_env_file(&file).unwrap_err();
+        assert!(failure.message.contains("x.env:2: K=V"), "{failure}");
+        assert!(!failure.message.contains("secret"), "{failure}");
+    }
 }

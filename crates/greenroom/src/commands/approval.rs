@@ -1,40 +1,58 @@
 //! `greenroom approval`: what plugins leave to a person.
 
+use clap::{Args, Subcommand};
+use greenroom_client::method;
 use greenroom_protocol::api::Empty;
-use greenroom_protocol::api::notice::{
-    Approval, ApprovalState, ApprovalsResult, ResolveParams, ResolveResult,
-};
+use greenroom_protocol::api::notice::{Approval, ApprovalsResult, ResolveParams};
 
 use super::Context;
-use crate::cli::{ApprovalArgs, ApprovalVerb, DecisionArgs};
-use crate::error::Outcome;
+use crate::error::ExitResult;
 
-pub async fn run(args: ApprovalArgs, context: &Context) -> Outcome {
+/// Decide what plugins leave to a person
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom approval list\n  greenroom approval allow a1\n  greenroom approval deny a2 --reason \"not on main\""
+)]
+pub struct ApprovalArgs {
+    #[command(subcommand)]
+    pub verb: ApprovalVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ApprovalVerb {
+    /// List what waits for a decision, and what was decided last
+    #[command(alias = "ls")]
+    List,
+    /// Say yes
+    Allow(DecisionArgs),
+    /// Say no
+    Deny(DecisionArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct DecisionArgs {
+    /// Its name, such as a1
+    pub approval: String,
+    /// Why; told to whoever asked
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+}
+
+pub async fn run(args: ApprovalArgs, context: &Context) -> ExitResult {
     match args.verb {
-        ApprovalVerb::List => list(context).await,
+        ApprovalVerb::List => {
+            let lines = |listed: &ApprovalsResult| {
+                listed.approvals.iter().map(line).collect::<Vec<_>>().join("\n")
+            };
+            context.show::<method::ApprovalList>(&Empty {}, "list approvals", lines).await
+        }
         ApprovalVerb::Allow(args) => resolve(args, true, context).await,
         ApprovalVerb::Deny(args) => resolve(args, false, context).await,
     }
 }
 
-async fn list(context: &Context) -> Outcome {
-    let host = context.host().await?;
-    let listed: ApprovalsResult = host.call("approval.list", &Empty {}, "list approvals").await?;
-    context.out.answer(&listed, || {
-        let lines: Vec<String> = listed.approvals.iter().map(line).collect();
-        lines.join("\n")
-    })?;
-    Ok(0)
-}
-
 fn line(approval: &Approval) -> String {
-    let state = match approval.state {
-        ApprovalState::Open => "open",
-        ApprovalState::Allowed => "allowed",
-        ApprovalState::Denied => "denied",
-        ApprovalState::Expired => "expired",
-        ApprovalState::Withdrawn => "withdrawn",
-    };
+    let state = approval.state.word();
     let session = approval.session.as_deref().unwrap_or("-");
     format!(
         "{:<5} {state:<9} {session:<6} {}: {}",
@@ -42,11 +60,8 @@ fn line(approval: &Approval) -> String {
     )
 }
 
-async fn resolve(args: DecisionArgs, allow: bool, context: &Context) -> Outcome {
+async fn resolve(args: DecisionArgs, allow: bool, context: &Context) -> ExitResult {
     let attempt = format!("decide {}", args.approval);
     let params = ResolveParams { approval: args.approval, allow, reason: args.reason };
-    let host = context.host().await?;
-    let resolved: ResolveResult = host.call("approval.resolve", &params, &attempt).await?;
-    context.out.answer(&resolved, String::new)?;
-    Ok(0)
+    context.show::<method::ApprovalResolve>(&params, &attempt, |_| String::new()).await
 }

@@ -2,33 +2,41 @@
 //!
 //! A private host runs the fake agent; the API drives it; the daemon is killed with SIGKILL in the
 //! middle of an answer; the session goes on, and nothing of it is lost. Every step is checked, and
-//! the first that does not hold ends the demo with exit code 1. Whatever happens, the host and its
-//! directory are gone afterwards.
+//! the first that does not hold ends the demo with exit code 1. The host and its directory are gone
+//! afterwards in any case.
 
 use std::time::{Duration, Instant};
 
-use greenroom_protocol::api::Empty;
-use greenroom_protocol::api::input::{Action, InputParams, InputResult};
+use clap::Args;
+use greenroom_client::method;
+use greenroom_protocol::api::input::{Action, InputParams};
 use greenroom_protocol::api::matcher::{Matcher, Test};
 use greenroom_protocol::api::screen::{
-    Snapshot, SnapshotFormat, SnapshotParams, TranscriptFormat, TranscriptParams, TranscriptResult,
+    SnapshotFormat, SnapshotParams, TranscriptFormat, TranscriptParams,
 };
 use greenroom_protocol::api::server::StatsResult;
 use greenroom_protocol::api::session::{
-    CreateParams, ExportFormat, InfoParams, ListParams, ListResult, ReplayParams, ReplayResult,
-    SessionInfo, SnapshotChoice, WaitParams,
+    CreateParams, ExportFormat, InfoParams, ListParams, ReplayParams, SnapshotChoice, WaitParams,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::record::export;
 use super::{Context, ls, new};
-use crate::cli::DemoArgs;
-use crate::error::{Failure, Outcome};
-use crate::host::{Host, PrivateHost, called, program};
-use crate::output::{Output, Tone};
+use crate::error::{ExitResult, Failure};
+use crate::host::{HostClient, PrivateHost, called, program};
+use crate::output::{Output, Tone, millis};
 use crate::player::Timeline;
 use crate::stop::Stop;
+
+/// Watch a session survive kill -9: no terminal, network or key needed
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  greenroom demo\n  greenroom demo --json")]
+pub struct DemoArgs {
+    /// Keep the demo's directory and say where it is
+    #[arg(long)]
+    pub keep: bool,
+}
 
 /// Lines of the long answer; the kill comes after [`KILL_AFTER`] of them.
 const LINES: usize = 100;
@@ -41,7 +49,7 @@ const STEP_LIMIT_MS: u64 = 20_000;
 const BACK_WITHIN: Duration = Duration::from_secs(1);
 const LAST_WORDS: &str = "That was the whole answer.";
 
-pub async fn run(args: DemoArgs, context: &Context) -> Outcome {
+pub async fn run(args: DemoArgs, context: &Context) -> ExitResult {
     let begun = Instant::now();
     let mut tale = Tale { out: context.out, step: 0, since: begun };
     tale.say("greenroom hosts a coding agent (a fake one), and loses its own brain on the way.")?;
@@ -72,7 +80,7 @@ pub async fn run(args: DemoArgs, context: &Context) -> Outcome {
 /// The demo itself; answers the agent's pid.
 async fn play(private: &PrivateHost, tale: &mut Tale) -> Result<u32, Failure> {
     let host = &private.host;
-    let before = stats(host).await?;
+    let before = host.stats().await?;
     tale.done(
         &format!("a host is up: keeper {}, daemon {}", before.keeper_pid, before.daemon_pid),
         json!({ "keeper_pid": before.keeper_pid, "daemon_pid": before.daemon_pid }),
@@ -117,7 +125,7 @@ async fn start_agent(private: &PrivateHost, tale: &mut Tale) -> Result<(String, 
     Ok((session, agent))
 }
 
-async fn drive(host: &Host, session: &str, tale: &mut Tale) -> Result<(), Failure> {
+async fn drive(host: &HostClient, session: &str, tale: &mut Tale) -> Result<(), Failure> {
     input(host, session, Action::Paste("please count to a hundred".to_owned())).await?;
     input(host, session, Action::Key("enter".to_owned())).await?;
     wait(host, session, Test::ContainsText("Do you want to proceed?".to_owned())).await?;
@@ -130,7 +138,11 @@ async fn drive(host: &Host, session: &str, tale: &mut Tale) -> Result<(), Failur
     )
 }
 
-async fn kill_daemon(host: &Host, before: &StatsResult, tale: &mut Tale) -> Result<(), Failure> {
+async fn kill_daemon(
+    host: &HostClient,
+    before: &StatsResult,
+    tale: &mut Tale,
+) -> Result<(), Failure> {
     let pid = i32::try_from(before.daemon_pid).ok().and_then(Pid::from_raw);
     let pid =
         pid.ok_or_else(|| Failure::failed("the host does not say which process its daemon is"))?;
@@ -138,7 +150,7 @@ async fn kill_daemon(host: &Host, before: &StatsResult, tale: &mut Tale) -> Resu
         .map_err(|error| Failure::io("cannot kill the daemon", &error.into()))?;
     let killed = Instant::now();
     let after = loop {
-        let now = stats(host).await?;
+        let now = host.stats().await?;
         if now.daemon_pid != before.daemon_pid {
             break now;
         }
@@ -146,7 +158,7 @@ async fn kill_daemon(host: &Host, before: &StatsResult, tale: &mut Tale) -> Resu
     let took = killed.elapsed();
     check(after.keeper_pid == before.keeper_pid, || "the keeper is another one".to_owned())?;
     check(took < BACK_WITHIN, || format!("the new daemon took {} ms", took.as_millis()))?;
-    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let ms = millis(took);
     tale.done(
         &format!(
             "kill -9 {}: a new daemon ({}) answers after {ms} ms",
@@ -156,9 +168,14 @@ async fn kill_daemon(host: &Host, before: &StatsResult, tale: &mut Tale) -> Resu
     )
 }
 
-async fn go_on(host: &Host, session: &str, agent: u32, tale: &mut Tale) -> Result<(), Failure> {
-    let info: SessionInfo =
-        host.call("session.info", &InfoParams::of(session), "describe the session").await?;
+async fn go_on(
+    host: &HostClient,
+    session: &str,
+    agent: u32,
+    tale: &mut Tale,
+) -> Result<(), Failure> {
+    let info =
+        host.call::<method::SessionInfo>(&InfoParams::of(session), "describe the session").await?;
     check(info.pid == Some(agent) && alive(agent), || {
         format!("the agent is another process: {:?}", info.pid)
     })?;
@@ -169,7 +186,7 @@ async fn go_on(host: &Host, session: &str, agent: u32, tale: &mut Tale) -> Resul
     )
 }
 
-async fn nothing_is_lost(host: &Host, session: &str, tale: &mut Tale) -> Result<(), Failure> {
+async fn nothing_is_lost(host: &HostClient, session: &str, tale: &mut Tale) -> Result<(), Failure> {
     let params = TranscriptParams {
         session: session.to_owned(),
         since: Some(0),
@@ -179,8 +196,7 @@ async fn nothing_is_lost(host: &Host, session: &str, tale: &mut Tale) -> Result<
         redaction: None,
         timeout_ms: None,
     };
-    let output: TranscriptResult =
-        host.call("session.transcript", &params, "read the transcript").await?;
+    let output = host.call::<method::SessionTranscript>(&params, "read the transcript").await?;
     check_lines(&output.text, "the transcript")?;
     tale.done(
         &format!("its transcript has all {LINES} lines, each once, in order"),
@@ -188,7 +204,7 @@ async fn nothing_is_lost(host: &Host, session: &str, tale: &mut Tale) -> Result<
     )
 }
 
-async fn replay(host: &Host, session: &str, tale: &mut Tale) -> Result<(), Failure> {
+async fn replay(host: &HostClient, session: &str, tale: &mut Tale) -> Result<(), Failure> {
     let mut cast = String::new();
     let keep = |piece: &str| {
         cast.push_str(piece);
@@ -198,7 +214,7 @@ async fn replay(host: &Host, session: &str, tale: &mut Tale) -> Result<(), Failu
     let timeline = Timeline::read(cast.lines(), None)
         .map_err(|error| Failure::failed(format!("cannot read the recording back: {error}")))?;
     check_lines(&timeline.output(), "the recording")?;
-    let ms = u64::try_from(timeline.duration().as_millis()).unwrap_or(u64::MAX);
+    let ms = millis(timeline.duration());
     tale.done(
         &format!(
             "recorded: {} events over {:.1} s, kill included, nothing missing",
@@ -218,9 +234,8 @@ async fn replay(host: &Host, session: &str, tale: &mut Tale) -> Result<(), Failu
             .to_owned();
         tale.say(&format!("     at {:.1} s it showed: {last}", (ms * part / 3) as f64 / 1000.0))?;
     }
-    let live: Snapshot = host
-        .call(
-            "session.snapshot",
+    let live = host
+        .call::<method::SessionSnapshot>(
             &SnapshotParams::new(session, SnapshotFormat::Text),
             "read the screen",
         )
@@ -232,7 +247,7 @@ async fn replay(host: &Host, session: &str, tale: &mut Tale) -> Result<(), Failu
     tale.done("replayed to its end: the same screen as the live one", json!({}))
 }
 
-async fn screen_at(host: &Host, session: &str, at_ms: u64) -> Result<String, Failure> {
+async fn screen_at(host: &HostClient, session: &str, at_ms: u64) -> Result<String, Failure> {
     let params = ReplayParams {
         session: session.to_owned(),
         at_ms: Some(at_ms),
@@ -240,20 +255,20 @@ async fn screen_at(host: &Host, session: &str, at_ms: u64) -> Result<String, Fai
         format: SnapshotFormat::Text,
         timeout_ms: None,
     };
-    let then: ReplayResult = host.call("session.replay", &params, "replay the session").await?;
+    let then = host.call::<method::SessionReplay>(&params, "replay the session").await?;
     Ok(then.snapshot.text.unwrap_or_default())
 }
 
-async fn list(host: &Host, tale: &mut Tale) -> Result<(), Failure> {
+async fn list(host: &HostClient, tale: &mut Tale) -> Result<(), Failure> {
     let params = ListParams { detail: true, ..ListParams::default() };
-    let list: ListResult = host.call("session.list", &params, "list sessions").await?;
+    let list = host.call::<method::SessionList>(&params, "list sessions").await?;
     check(list.sessions.len() == 1, || format!("{} sessions instead of 1", list.sessions.len()))?;
     let table = ls::table(&list.sessions, &tale.out.like_a_terminal());
     tale.done("greenroom ls:", json!({ "sessions": list.sessions }))?;
     tale.say(table.trim_end())
 }
 
-/// What tells the user, and keeps the time.
+/// Tells the user each step that held, with its time.
 struct Tale {
     out: Output,
     step: u32,
@@ -264,7 +279,7 @@ impl Tale {
     fn done(&mut self, what: &str, data: Value) -> Result<(), Failure> {
         self.step += 1;
         if self.out.json {
-            let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let ms = millis(self.since.elapsed());
             return self.out.json_line(
                 &json!({ "step": self.step, "what": what, "ok": true, "at_ms": ms, "data": data }),
             );
@@ -326,24 +341,18 @@ fn alive(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}")).exists()
 }
 
-async fn stats(host: &Host) -> Result<StatsResult, Failure> {
-    host.call("server.stats", &Empty {}, "ask the host").await
-}
-
-async fn input(host: &Host, session: &str, action: Action) -> Result<(), Failure> {
+async fn input(host: &HostClient, session: &str, action: Action) -> Result<(), Failure> {
     let params = InputParams { session: session.to_owned(), action, submit: false };
-    host.call::<InputResult>("session.input", &params, &format!("type into {session}"))
-        .await
-        .map(drop)
+    host.call::<method::SessionInput>(&params, &format!("type into {session}")).await.map(drop)
 }
 
-async fn wait(host: &Host, session: &str, test: Test) -> Result<(), Failure> {
+async fn wait(host: &HostClient, session: &str, test: Test) -> Result<(), Failure> {
     let params = WaitParams {
         timeout_ms: STEP_LIMIT_MS,
         snapshot: Some(SnapshotChoice::Flag(false)),
         ..WaitParams::new(session, Matcher::new(test))
     };
-    let found = host.client.session_wait(&params).await;
+    let found = host.client.wait(&params).await;
     found.map(drop).map_err(|error| called(&format!("wait for {session}"), error))
 }
 

@@ -1,13 +1,25 @@
 //! `greenroom help`: the help of a verb, as `--help` prints it.
 
+use clap::Args;
 use clap::{CommandFactory as _, Parser as _};
 use serde_json::json;
 
 use super::Context;
-use crate::cli::{Cli, HelpArgs};
-use crate::error::{Failure, Outcome};
+use crate::cli::Cli;
+use crate::error::{ExitResult, Failure};
 
-pub fn run(args: &HelpArgs, context: &Context) -> Outcome {
+/// Print the help of a verb, or this list
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom help\n  greenroom help new\n  greenroom help plugin add"
+)]
+pub struct HelpArgs {
+    /// The verb, and what stands behind it
+    #[arg(value_name = "VERB")]
+    pub verbs: Vec<String>,
+}
+
+pub async fn run(args: HelpArgs, context: &Context) -> ExitResult {
     let words = args.verbs.iter().map(String::as_str).chain(["--help"]);
     let text = match Cli::try_parse_from(std::iter::once("greenroom").chain(words)) {
         Err(error) if !error.use_stderr() => error.render().to_string(),
@@ -27,6 +39,5 @@ pub fn run(args: &HelpArgs, context: &Context) -> Outcome {
             return Err(Failure::usage(format!("there is no verb `{typed}`")).hint(hint));
         }
     };
-    context.out.answer(&json!({ "help": text }), || text.clone())?;
-    Ok(0)
+    context.out.answer(&json!({ "help": text }), || text.clone())
 }

@@ -2,11 +2,39 @@
 //!
 //! Only shown: settings of agents are their users' own, with comments and an order we would spoil.
 
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::Context;
-use crate::cli::{Agent, HooksArgs, HooksVerb};
-use crate::error::Outcome;
+use crate::error::ExitResult;
+
+/// Let an agent's own hooks tell plugins what it does
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom hooks install claude --print\n  greenroom hooks install codex --print"
+)]
+pub struct HooksArgs {
+    #[command(subcommand)]
+    pub verb: HooksVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum HooksVerb {
+    /// Show what to add to an agent's settings, so that it tells plugins what it does
+    Install {
+        /// Which agent
+        agent: Agent,
+        /// Print it; nothing is written
+        #[arg(long, required = true)]
+        print: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Agent {
+    Claude,
+    Codex,
+}
 
 /// Claude Code's events, and whether each is about a tool.
 const CLAUDE: [(&str, bool); 9] = [
@@ -21,7 +49,7 @@ const CLAUDE: [(&str, bool); 9] = [
     ("SessionEnd", false),
 ];
 
-pub fn run(args: &HooksArgs, context: &Context) -> Outcome {
+pub async fn run(args: HooksArgs, context: &Context) -> ExitResult {
     let HooksVerb::Install { agent, .. } = args.verb;
     let (file, text) = match agent {
         Agent::Claude => ("~/.claude/settings.json", pretty(&claude())),
@@ -36,12 +64,14 @@ pub fn run(args: &HooksArgs, context: &Context) -> Outcome {
 fn claude() -> Value {
     let hook =
         json!({ "type": "command", "command": "greenroom hook --agent claude", "timeout": 5 });
-    let entry = |tool: bool| match tool {
-        true => json!([{ "matcher": "*", "hooks": [hook.clone()] }]),
-        false => json!([{ "hooks": [hook.clone()] }]),
-    };
-    let hooks: serde_json::Map<String, Value> =
-        CLAUDE.iter().map(|(event, tool)| ((*event).to_owned(), entry(*tool))).collect();
+    let mut hooks = serde_json::Map::new();
+    for (event, tool) in CLAUDE {
+        let mut entry = json!({ "hooks": [hook] });
+        if tool {
+            entry["matcher"] = json!("*");
+        }
+        hooks.insert(event.to_owned(), json!([entry]));
+    }
     json!({ "hooks": hooks })
 }
 

@@ -1,33 +1,44 @@
 //! `greenroom info`: everything about one session.
 
+use clap::Args;
+use greenroom_client::method;
 use greenroom_protocol::Timestamp;
 use greenroom_protocol::api::session::{InfoParams, Recording, SessionInfo};
+use serde_json::{Value, json};
 
 use super::ls::{at_home, state};
 use super::{Context, left};
-use crate::cli::InfoArgs;
-use crate::error::Outcome;
-use crate::output::{Cell, Output, bytes, span};
+use crate::cli::SessionArg;
+use crate::error::ExitResult;
+use crate::output::{Cell, Output, bytes, since, span};
 
-pub async fn run(args: InfoArgs, context: &Context) -> Outcome {
+/// Describe one session
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom info s3\n  greenroom info build --json\n  greenroom info s3 --explain"
+)]
+pub struct InfoArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// Say how each setting came about
+    #[arg(long)]
+    pub explain: bool,
+}
+
+pub async fn run(args: InfoArgs, context: &Context) -> ExitResult {
     let session = args.session.session;
     let attempt = format!("describe {session}");
     let params = InfoParams { explain: args.explain, ..InfoParams::of(&session) };
-    let host = context.host().await?;
-    let info: SessionInfo = host.call("session.info", &params, &attempt).await?;
-    context.out.answer(&info, || describe(&info, &context.out))?;
-    Ok(0)
+    let describe = |info: &SessionInfo| describe(info, &context.out);
+    context.show::<method::SessionInfo>(&params, &attempt, describe).await
 }
 
 fn describe(info: &SessionInfo, out: &Output) -> String {
-    let now = Timestamp::from_system(std::time::SystemTime::now());
-    let ago = |time: &Timestamp| {
-        format!("{} ago ({time})", span(now.unix_ms().saturating_sub(time.unix_ms())))
-    };
+    let ago = |time: &Timestamp| format!("{} ago ({time})", span(since(*time)));
     let mut rows = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            rows.push(vec![Cell::from(name), Cell::whole(value)]);
+            rows.push([Cell::from(name), Cell::whole(value)]);
         }
     };
     add("name", info.name.clone());
@@ -43,9 +54,9 @@ fn describe(info: &SessionInfo, out: &Output) -> String {
     add("pid", info.pid.map(|pid| pid.to_string()));
     add("size", Some(info.size.to_string()));
     add("title", info.title.clone());
-    add("task", info.task.clone());
-    add("backend", info.backend.clone());
-    add("effort", info.effort.clone());
+    for (name, said) in json!(info.about).as_object().into_iter().flatten() {
+        add(name, Some(words(said)));
+    }
     add("created", Some(ago(&info.created_at)));
     add("ended", info.ended_at.as_ref().map(ago));
     add("exit", info.exit.as_ref().map(ToString::to_string));
@@ -56,16 +67,11 @@ fn describe(info: &SessionInfo, out: &Output) -> String {
         String::new()
     };
     add("output", Some(format!("{}{dropped}", bytes(info.seq))));
-    add(
-        "recording",
-        match &info.recording {
-            Recording::On => Some("on".to_owned()),
-            Recording::Paused { why, since } => Some(format!("paused since {since}: {why}")),
-        },
-    );
-    let labels: Vec<String> =
-        info.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    add("labels", Some(labels.join(" ")));
+    let recording = match &info.recording {
+        Recording::On => "on".to_owned(),
+        Recording::Paused { why, since } => format!("paused since {since}: {why}"),
+    };
+    add("recording", Some(recording));
     let clients: Vec<String> = info
         .clients
         .iter()
@@ -86,6 +92,18 @@ fn describe(info: &SessionInfo, out: &Output) -> String {
         add("left", Some(line));
     }
     add("explain", info.explain.as_ref().map(ToString::to_string));
-    rows.insert(0, vec![Cell::from("state"), state(info)]);
-    out.table(&[info.id.as_str(), ""], &rows, &[])
+    rows.insert(0, [Cell::from("state"), state(info)]);
+    out.table([info.id.as_str(), ""], rows, &[])
+}
+
+/// A member of what is said of a session, in words.
+fn words(said: &Value) -> String {
+    match said {
+        Value::String(text) => text.clone(),
+        Value::Object(pairs) => {
+            let pairs = pairs.iter().map(|(name, value)| format!("{name}={}", words(value)));
+            pairs.collect::<Vec<String>>().join(" ")
+        }
+        other => other.to_string(),
+    }
 }

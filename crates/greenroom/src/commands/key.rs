@@ -1,17 +1,29 @@
 //! `greenroom key`: presses keys, encoded as the session's terminal modes want them.
 
-use greenroom_protocol::api::input::{Action, InputParams, InputResult};
+use clap::Args;
+use greenroom_client::method;
+use greenroom_protocol::api::input::{Action, InputParams};
 
 use super::Context;
-use crate::cli::KeyArgs;
-use crate::error::Outcome;
+use crate::cli::SessionArg;
+use crate::error::ExitResult;
 
-pub async fn run(args: KeyArgs, context: &Context) -> Outcome {
+/// Press keys in a session
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom key s3 enter\n  greenroom key s3 ctrl-c\n  greenroom key s3 up up shift-tab f5 alt-x"
+)]
+pub struct KeyArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// Keys in order: enter, tab, esc, up, f5, ctrl-c, alt-x, shift-tab, a…
+    #[arg(required = true, value_name = "KEY")]
+    pub keys: Vec<String>,
+}
+
+pub async fn run(args: KeyArgs, context: &Context) -> ExitResult {
     let session = args.session.session;
     let attempt = format!("press keys in {session}");
     let params = InputParams { session, action: Action::Keys(args.keys), submit: false };
-    let host = context.host().await?;
-    let sent: InputResult = host.call("session.input", &params, &attempt).await?;
-    context.out.answer(&sent, String::new)?;
-    Ok(0)
+    context.show::<method::SessionInput>(&params, &attempt, |_| String::new()).await
 }

@@ -1,34 +1,67 @@
 //! `greenroom kill`: ends the programs of sessions and all they started, several at once.
 
-use greenroom_protocol::api::session::{KillParams, KillResult, SignalName};
+use std::time::Duration;
+
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+use greenroom_client::method;
+use greenroom_protocol::api::session::{KillParams, SignalName};
 use greenroom_protocol::{Fault, FaultKind};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::several::{self, Target};
 use super::{Context, left};
-use crate::cli::KillArgs;
-use crate::error::{Failure, Outcome};
-use crate::host::Host;
+use crate::cli::{parse_pair, parse_time};
+use crate::commands::completions::live_candidates;
+use crate::error::{ExitResult, Failure};
+use crate::host::HostClient;
+use crate::output::millis;
+
+/// End sessions: HUP, TERM, then KILL, to all they started
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom kill s3\n  greenroom kill api web s7\n  greenroom kill --all\n  greenroom kill --label team=core\n  greenroom kill s3 --signal INT --grace 10s\n\nSeveral are ended at once; each is tried, and the exit code is the worst of them."
+)]
+pub struct KillArgs {
+    /// Ids, names or unambiguous prefixes
+    #[arg(
+        value_name = "SESSION",
+        required_unless_present_any = ["all", "label"],
+        add = ArgValueCandidates::new(live_candidates)
+    )]
+    pub sessions: Vec<String>,
+    /// Every session that runs
+    #[arg(long, conflicts_with = "sessions")]
+    pub all: bool,
+    /// Every running session with this label (repeatable: with all of them)
+    #[arg(long, value_name = "K=V", value_parser = parse_pair, conflicts_with = "sessions")]
+    pub label: Vec<(String, String)>,
+    /// The first signal [default: HUP, then TERM]
+    #[arg(long, value_name = "NAME")]
+    pub signal: Option<String>,
+    /// Time before KILL
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub grace: Option<Duration>,
+}
 
 /// The host answers this many requests of one connection at once, with room to spare.
 const AT_ONCE: usize = 64;
 
-pub async fn run(args: KillArgs, context: &Context) -> Outcome {
+pub async fn run(args: KillArgs, context: &Context) -> ExitResult {
     let signal = args.signal.map(|text| match text.parse() {
         Ok(number) => SignalName::Number(number),
         Err(_) => SignalName::Name(text),
     });
-    let grace_ms = args.grace.map(|grace| u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
+    let grace_ms = args.grace.map(millis);
     let host = context.host().await?;
     let by_name = !args.sessions.is_empty();
-    let targets = match by_name {
-        true => several::named(args.sessions),
-        false => {
-            let mut all = several::chosen(&host, &[], args.label).await?;
-            all.retain(|target| target.runs);
-            all
-        }
+    let targets = if by_name {
+        several::named(args.sessions)
+    } else {
+        let mut all = several::chosen(&host, &[], args.label).await?;
+        all.retain(|target| target.runs);
+        all
     };
     if targets.is_empty() {
         context.out.answer(&json!({ "killed": [] }), String::new)?;
@@ -51,11 +84,11 @@ pub async fn run(args: KillArgs, context: &Context) -> Outcome {
             }
         }
     }
-    if context.out.json && !killed.is_empty() {
-        match single {
-            true => context.out.json_line(&killed[0])?,
-            false => context.out.json_line(&json!({ "killed": killed }))?,
-        }
+    match killed.as_slice() {
+        _ if !context.out.json => {}
+        [] => {}
+        [only] if single => context.out.json_line(only)?,
+        all => context.out.json_line(&json!({ "killed": all }))?,
     }
     several::outcome(killed.len(), failures, context)
 }
@@ -68,7 +101,7 @@ struct Killed {
 
 /// All of them at once; answered in their order.
 async fn all(
-    host: &Host,
+    host: &HostClient,
     targets: &[Target],
     signal: &Option<SignalName>,
     grace_ms: Option<u64>,
@@ -81,19 +114,13 @@ async fn all(
             (place, target, ended)
         });
     }
-    let mut ended = Vec::new();
-    while let Some(one) = ending.join_next().await {
-        match one {
-            Ok(one) => ended.push(one),
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
-    }
+    let mut ended = ending.join_all().await;
     ended.sort_by_key(|(place, ..)| *place);
     ended.into_iter().map(|(_, target, ended)| (target, ended)).collect()
 }
 
 async fn one(
-    host: &Host,
+    host: &HostClient,
     target: &Target,
     signal: Option<SignalName>,
     grace_ms: Option<u64>,
@@ -101,12 +128,8 @@ async fn one(
     let session = &target.session;
     let attempt = format!("end {session}");
     let params = KillParams { session: session.clone(), signal, grace_ms };
-    let killed: KillResult = host.call("session.kill", &params, &attempt).await?;
-    let how = killed
-        .exit
-        .as_ref()
-        .map(ToString::to_string)
-        .unwrap_or_else(|| "status unknown".to_owned());
+    let killed = host.call::<method::SessionKill>(&params, &attempt).await?;
+    let how = killed.exit.clone().unwrap_or_default();
     if killed.already_ended {
         let fault = Fault::new(FaultKind::SessionClosed, format!("it has ended already ({how})"));
         let hint = format!("forget it with greenroom rm {session}");

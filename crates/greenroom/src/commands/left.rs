@@ -1,19 +1,21 @@
 //! What the user must hear after a session: what its plugins kept, could not clean up, or denied.
 
+use greenroom_client::method;
 use greenroom_protocol::api::session::{InfoParams, Left, SessionInfo};
 
 use super::Context;
-use crate::host::Host;
+use crate::host::HostClient;
 
 /// Waits until the plugins of an ended session have cleaned up, and answers what is left.
-pub async fn of(host: &Host, session: &str) -> Vec<String> {
+pub async fn of(host: &HostClient, session: &str) -> Vec<String> {
     let params = InfoParams { settled: true, ..InfoParams::of(session) };
-    let info: Result<SessionInfo, _> = host.call("session.info", &params, "describe it").await;
+    let info: Result<SessionInfo, _> =
+        host.call::<method::SessionInfo>(&params, "describe it").await;
     info.map(|info| lines(&info)).unwrap_or_default()
 }
 
 /// The same, told beside the answer.
-pub async fn tell(host: &Host, session: &str, context: &Context) {
+pub async fn tell(host: &HostClient, session: &str, context: &Context) {
     for line in of(host, session).await {
         context.out.note(&line);
     }

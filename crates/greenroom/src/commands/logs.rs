@@ -9,31 +9,42 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
+use clap::Args;
 use serde_json::Value;
 
 use super::Context;
-use crate::cli::LogsArgs;
-use crate::error::{Failure, Outcome};
+use crate::error::{ExitResult, Failure};
 use crate::host::paths;
 use crate::output::{Output, Tone};
+
+/// Show the host's log
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom logs\n  greenroom logs -f\n  greenroom logs -n 200 --json"
+)]
+pub struct LogsArgs {
+    /// Go on with what is written next
+    #[arg(short, long)]
+    pub follow: bool,
+    /// How many lines from the end
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    pub lines: usize,
+}
 
 /// How often a followed log is looked at. Files of another process cannot wake us.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Longest line kept; the log's own limit is far below.
 const LINE_MAX: u64 = 1024 * 1024;
 
-pub async fn run(args: LogsArgs, context: &Context) -> Outcome {
+pub async fn run(args: LogsArgs, context: &Context) -> ExitResult {
     let path = paths()?.daemon_log();
-    let mut tail = match Tail::open(&path) {
-        Ok(tail) => tail,
-        Err(error) if error.kind() == ErrorKind::NotFound && args.follow => Tail::missing(),
-        Err(error) => {
-            let failure = Failure::io(format!("cannot read {}", path.display()), &error);
-            return Err(failure.hint("no host has run here yet; start one with greenroom new"));
-        }
-    };
     let refuse =
         |error: std::io::Error| Failure::io(format!("cannot read {}", path.display()), &error);
+    let hint = "no host has run here yet; start one with greenroom new";
+    let mut tail = match Tail::open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && args.follow => Tail::default(),
+        opened => opened.map_err(|error| refuse(error).hint(hint))?,
+    };
     let mut last = VecDeque::new();
     for line in tail.lines().map_err(refuse)? {
         if last.len() == args.lines {
@@ -61,7 +72,8 @@ pub async fn run(args: LogsArgs, context: &Context) -> Outcome {
     }
 }
 
-/// A file that grows, and is set aside when it is large.
+/// A file that grows, and is set aside when it is large; or none yet.
+#[derive(Default)]
 struct Tail {
     reader: Option<BufReader<File>>,
     inode: u64,
@@ -72,10 +84,6 @@ impl Tail {
         let file = File::open(path)?;
         let inode = file.metadata()?.ino();
         Ok(Tail { reader: Some(BufReader::new(file)), inode })
-    }
-
-    fn missing() -> Tail {
-        Tail { reader: None, inode: 0 }
     }
 
     /// Whole lines that have come.

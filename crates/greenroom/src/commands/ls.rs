@@ -1,70 +1,70 @@
 //! `greenroom ls`: the sessions, one line each.
 
-use greenroom_protocol::Timestamp;
+use clap::Args;
+use greenroom_client::method;
 use greenroom_protocol::api::OneOrMany;
-use greenroom_protocol::api::session::{ListParams, ListResult, Listed, SessionInfo, SessionState};
+use greenroom_protocol::api::session::{ListParams, Listed, SessionInfo, SessionState};
 
 use super::Context;
-use crate::cli::LsArgs;
-use crate::error::Outcome;
-use crate::output::{Cell, Output, Tone, span};
+use crate::cli::parse_pair;
+use crate::error::ExitResult;
+use crate::output::{Cell, Output, Tone, since, span};
 
-pub async fn run(args: LsArgs, context: &Context) -> Outcome {
+/// List sessions
+#[derive(Debug, Args)]
+#[command(
+    visible_alias = "list",
+    after_help = "Examples:\n  greenroom ls\n  greenroom ls --json\n  greenroom ls --state running --label team=core"
+)]
+pub struct LsArgs {
+    /// Only sessions in this state (repeatable)
+    #[arg(long, value_name = "STATE", value_parser = ["starting", "running", "exited", "failed", "lost"])]
+    pub state: Vec<String>,
+    /// Only sessions with this label (repeatable)
+    #[arg(long, value_name = "K=V", value_parser = parse_pair)]
+    pub label: Vec<(String, String)>,
+}
+
+pub async fn run(args: LsArgs, context: &Context) -> ExitResult {
     let params = ListParams {
         detail: true,
         state: (!args.state.is_empty()).then_some(OneOrMany::Many(args.state)),
         labels: args.label.into_iter().collect(),
     };
-    let filters: Vec<String> =
-        params
-            .labels
-            .iter()
-            .map(|(name, value)| format!("--label {name}={value}"))
-            .chain(params.state.iter().flat_map(|states| {
-                states.as_slice().iter().map(|state| format!("--state {state}"))
-            }))
-            .collect();
-    let host = context.host().await?;
-    let list: ListResult = host.call("session.list", &params, "list sessions").await?;
-    if !context.out.json && list.sessions.is_empty() {
-        match filters.is_empty() {
-            true => context.out.note("no sessions; start one with greenroom new"),
-            false => {
-                let filters = filters.join(" ");
-                context.out.note(&format!("no session fits {filters}; greenroom ls lists all"));
-            }
-        }
-        return Ok(0);
-    }
-    context.out.answer(&list, || table(&list.sessions, &context.out))?;
-    Ok(0)
+    let labels = params.labels.iter().map(|(name, value)| format!("--label {name}={value}"));
+    let states = params.state.iter().flat_map(OneOrMany::as_slice);
+    let states = states.map(|state| format!("--state {state}"));
+    let filters: Vec<String> = labels.chain(states).collect();
+    let list = context.call::<method::SessionList>(&params, "list sessions").await?;
+    let none = if filters.is_empty() {
+        "no sessions; start one with greenroom new".to_owned()
+    } else {
+        format!("no session fits {}; greenroom ls lists all", filters.join(" "))
+    };
+    let sessions = &list.sessions;
+    context.out.list(&list, sessions, &none, || table(sessions, &context.out))
 }
 
 /// The list as people read it.
 pub fn table(sessions: &[Listed], out: &Output) -> String {
-    let now = Timestamp::from_system(std::time::SystemTime::now());
-    let infos = sessions.iter().filter_map(|listed| match listed {
-        Listed::Info(info) => Some(info),
-        Listed::Id(_) => None,
-    });
-    let rows: Vec<Vec<Cell>> = infos.map(|info| row(info, now)).collect();
+    let rows = sessions.iter().filter_map(Listed::info).map(row);
     let head = ["ID", "NAME", "STATE", "AGE", "SIZE", "CWD", "COMMAND"];
-    out.table(&head, &rows, &["NAME", "COMMAND", "CWD"])
+    out.table(head, rows, &["NAME", "COMMAND", "CWD"])
 }
 
-fn row(info: &SessionInfo, now: Timestamp) -> Vec<Cell> {
+fn row(info: &SessionInfo) -> [Cell; 7] {
     let place = match &info.branch {
         Some(branch) => format!("{} ({branch})", at_home(&info.cwd)),
         None => at_home(&info.cwd),
     };
-    vec![
-        Cell::from(info.id.as_str()),
+    [
+        info.id.as_str().into(),
         name(info),
         state(info),
-        Cell::from(span(now.unix_ms().saturating_sub(info.created_at.unix_ms()))),
-        Cell::from(info.size.to_string()),
+        span(since(info.created_at)).into(),
+        info.size.to_string().into(),
         Cell::path(place),
-        Cell::from(info.command.join(" ")),
+        info.command.join(" ").into(),
     ]
 }
 

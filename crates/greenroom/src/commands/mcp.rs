@@ -1,19 +1,27 @@
 //! `greenroom mcp`: the host's sessions as tools of an agent, on stdin and stdout.
 //!
 //! A session it starts gets this process's directory and environment, as with `greenroom new`.
-//! Absent on purpose: what a tool is; the daemon's room of that name serves them here and on HTTP.
+//! Absent on purpose: what a tool is; `greenroom-mcp` serves them here and on HTTP.
 
 use std::sync::Arc;
 
+use clap::Args;
 use greenroom_client::{Client, ClientError};
-use greenroom_daemon::mcp::{Answer, Backend, serve_stdio};
+use greenroom_daemon::hangup;
+use greenroom_mcp::{Answer, Backend, serve_stdio};
 use greenroom_protocol::Fault;
+use greenroom_protocol::methods::MethodId;
 use serde_json::{Map, Value, json};
 
 use super::{Context, new};
-use crate::error::{Failure, Outcome};
+use crate::error::{ExitResult, Failure};
 
-pub async fn run(context: &Context) -> Outcome {
+/// Speak MCP on stdin and stdout: sessions as tools of an agent
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  greenroom mcp\n  claude mcp add greenroom -- greenroom mcp")]
+pub struct McpArgs {}
+
+pub async fn run(_: McpArgs, context: &Context) -> ExitResult {
     let host = context.host().await?;
     let mut defaults = Map::new();
     defaults.insert("inherit_env".to_owned(), json!(new::environment(&context.out)));
@@ -22,26 +30,31 @@ pub async fn run(context: &Context) -> Outcome {
         defaults.insert("cwd".to_owned(), json!(dir));
     }
     let socket = Socket { client: host.client, defaults };
-    serve_stdio(Arc::new(socket)).await.map_err(|error| Failure::failed(error.to_string()))?;
+    let unheard = hangup::closed(std::io::stdout());
+    serve_stdio(Arc::new(socket), unheard)
+        .await
+        .map_err(|error| Failure::failed(error.to_string()))?;
     Ok(0)
 }
 
 /// The host through its socket.
 struct Socket {
     client: Client,
-    /// Of a session that is started here.
+    /// Params of a session that is started here.
     defaults: Map<String, Value>,
 }
 
 impl Backend for Socket {
-    fn call(&self, method: &'static str, mut params: Value) -> Answer {
-        if let (true, Value::Object(params)) = (method == "session.create", &mut params) {
+    fn call(&self, method: MethodId, mut params: Value) -> Answer {
+        if method == MethodId::SessionCreate
+            && let Value::Object(params) = &mut params
+        {
             for (name, value) in &self.defaults {
                 params.entry(name).or_insert_with(|| value.clone());
             }
         }
         let client = self.client.clone();
-        Box::pin(async move { client.call(method, &params).await.map_err(fault) })
+        Box::pin(async move { client.call_untyped(method, &params).await.map_err(fault) })
     }
 }
 

@@ -1,13 +1,13 @@
 //! The verbs: one file each, named as the user types them.
 //!
-//! In: the parsed arguments of a verb and a [`Context`]. Out: the answer on stdout and an exit code,
-//! or a [`Failure`]. [`run`] is the one table from verb to file.
-//! Absent on purpose: parsing (`cli`), reporting a failure (`main`).
+//! A file has the verb's arguments with its help and examples, and what it does. In: the parsed
+//! arguments and a [`Context`]. Out: the answer on stdout and an exit code, or a [`Failure`]. One
+//! list below makes [`Verb`] and [`run`]. Absent on purpose: what verbs share of the command line
+//! (`cli`), reporting a failure (`main`).
 
 mod alert;
 mod approval;
 mod attach;
-pub mod candidates;
 pub mod completions;
 mod demo;
 mod doctor;
@@ -36,24 +36,25 @@ mod run;
 mod sandbox;
 mod schema;
 mod send;
-mod serve;
+pub mod serve;
 mod several;
 mod shutdown;
 mod stats;
 mod upgrade;
-mod wait;
+pub mod wait;
 mod web;
 mod worktree;
 
 pub use serve::wants_session;
 pub use shutdown::stop;
 
-use greenroom_daemon::Paths;
-use greenroom_daemon::config::Config;
+use clap::Subcommand;
+use greenroom_client::Method;
+use greenroom_config::{Config, Paths};
 
-use crate::cli::{Global, Verb};
-use crate::error::{Failure, Outcome};
-use crate::host::Host;
+use crate::cli::Global;
+use crate::error::{ExitResult, Failure};
+use crate::host::HostClient;
 use crate::output::Output;
 
 /// What every verb needs.
@@ -69,67 +70,114 @@ impl Context {
     }
 
     /// The host, started if need be and allowed.
-    pub async fn host(&self) -> Result<Host, Failure> {
-        let host = Host::reach(!self.no_start).await?;
-        self.mind_the_configuration();
+    pub async fn host(&self) -> Result<HostClient, Failure> {
+        let host = HostClient::reach(!self.no_start).await?;
+        self.warn_of_wrong_settings();
         Ok(host)
     }
 
-    /// A host goes on with what it read before; whoever wrote the mistake should hear of it.
-    fn mind_the_configuration(&self) {
+    /// Calls a method of the host; `attempt` ("send to s3") names it in a failure.
+    pub async fn call<M: Method>(
+        &self,
+        params: &M::Params,
+        attempt: &str,
+    ) -> Result<M::Result, Failure> {
+        self.host().await?.call::<M>(params, attempt).await
+    }
+
+    /// Calls a method and shows what it answers.
+    pub async fn show<M: Method>(
+        &self,
+        params: &M::Params,
+        attempt: &str,
+        text: impl FnOnce(&M::Result) -> String,
+    ) -> ExitResult {
+        let answer = self.call::<M>(params, attempt).await?;
+        self.out.answer(&answer, || text(&answer))
+    }
+
+    /// The host keeps its old settings when the file has a mistake: the user is told at the next
+    /// verb.
+    pub fn warn_of_wrong_settings(&self) {
         let Ok(paths) = Paths::from_env() else { return };
         if let Err(mistake) = Config::load(&paths.config_file()) {
-            self.out.note(&format!(
-                "warning: {mistake}\nwarning: the host keeps the settings it had and starts no session once it was replaced"
-            ));
+            self.out.warn(&[
+                &mistake.to_string(),
+                "the host keeps the settings it had and starts no session once it was replaced",
+            ]);
         }
     }
 
     /// The host if it is there; never started.
-    pub async fn running_host(&self) -> Result<Host, Failure> {
-        Host::reach(false).await
+    pub async fn running_host(&self) -> Result<HostClient, Failure> {
+        let host = HostClient::reach(false).await?;
+        self.warn_of_wrong_settings();
+        Ok(host)
+    }
+
+    /// The host if one runs; `None` is no failure.
+    pub async fn host_if_running(&self) -> Result<Option<HostClient>, Failure> {
+        let host = HostClient::if_running().await?;
+        if host.is_some() {
+            self.warn_of_wrong_settings();
+        }
+        Ok(host)
     }
 }
 
-/// Runs a verb.
-pub async fn run(verb: Verb, context: &Context) -> Outcome {
-    match verb {
-        Verb::New(args) => new::run(args, context).await,
-        Verb::Ls(args) => ls::run(args, context).await,
-        Verb::Info(args) => info::run(args, context).await,
-        Verb::Rename(args) => rename::run(args, context).await,
-        Verb::Rm(args) => rm::run(args, context).await,
-        Verb::Attach(args) => attach::run(args, context).await,
-        Verb::Send(args) => send::run(args, context).await,
-        Verb::Key(args) => key::run(args, context).await,
-        Verb::Read(args) => read::run(args, context).await,
-        Verb::Wait(args) => wait::run(args, context).await,
-        Verb::Events(args) => events::run(args, context).await,
-        Verb::Kill(args) => kill::run(args, context).await,
-        Verb::Record(args) => record::run(args, context).await,
-        Verb::Replay(args) => replay::run(args, context).await,
-        Verb::Run(args) => run::run(args, context).await,
-        Verb::Serve(args) => serve::run(args, context).await,
-        Verb::Plugin(args) => plugin::run(args, context).await,
-        Verb::Worktree(args) => worktree::run(args, context).await,
-        Verb::Redact(args) => redact::run(args, context).await,
-        Verb::Sandbox(args) => sandbox::run(args, context).await,
-        Verb::Web(args) => web::run(args, context).await,
-        Verb::Mcp(_) => mcp::run(context).await,
-        Verb::Upgrade(args) => upgrade::run(args, context).await,
-        Verb::Doctor(args) => doctor::run(args, context).await,
-        Verb::Stats(args) => stats::run(args, context).await,
-        Verb::Alert(args) => alert::run(args, context).await,
-        Verb::Approval(args) => approval::run(args, context).await,
-        Verb::Hook(args) => hook::run(args, context).await,
-        Verb::Hooks(args) => hooks::run(&args, context),
-        Verb::Logs(args) => logs::run(args, context).await,
-        Verb::Completions(args) => completions::run(&args, context),
-        Verb::Man(args) => man::run(&args, context),
-        Verb::Schema(args) => schema::run(&args, context),
-        Verb::Demo(args) => demo::run(args, context).await,
-        Verb::Reload(args) => reload::run(args, context).await,
-        Verb::Shutdown(args) => shutdown::run(args, context).await,
-        Verb::Help(args) => help::run(&args, context),
-    }
+/// What a verb is: its name in `Verb`, its file, its arguments. The help shows them in this order.
+macro_rules! verbs {
+    ($($verb:ident $file:ident $args:ident,)*) => {
+        #[derive(Debug, Subcommand)]
+        pub enum Verb {
+            $($verb($file::$args),)*
+        }
+
+        /// Runs a verb.
+        pub async fn run(verb: Verb, context: &Context) -> ExitResult {
+            match verb {
+                $(Verb::$verb(args) => $file::run(args, context).await,)*
+            }
+        }
+    };
+}
+
+verbs! {
+    New new NewArgs,
+    Ls ls LsArgs,
+    Info info InfoArgs,
+    Rename rename RenameArgs,
+    Rm rm RmArgs,
+    Attach attach AttachArgs,
+    Send send SendArgs,
+    Key key KeyArgs,
+    Read read ReadArgs,
+    Wait wait WaitArgs,
+    Events events EventsArgs,
+    Kill kill KillArgs,
+    Record record RecordArgs,
+    Replay replay ReplayArgs,
+    Run run RunArgs,
+    Serve serve ServeArgs,
+    Plugin plugin PluginArgs,
+    Worktree worktree WorktreeArgs,
+    Sandbox sandbox SandboxArgs,
+    Redact redact RedactArgs,
+    Web web WebArgs,
+    Mcp mcp McpArgs,
+    Upgrade upgrade UpgradeArgs,
+    Doctor doctor DoctorArgs,
+    Stats stats StatsArgs,
+    Alert alert AlertArgs,
+    Approval approval ApprovalArgs,
+    Hook hook HookArgs,
+    Hooks hooks HooksArgs,
+    Logs logs LogsArgs,
+    Completions completions CompletionsArgs,
+    Man man ManArgs,
+    Schema schema SchemaArgs,
+    Demo demo DemoArgs,
+    Reload reload ReloadArgs,
+    Shutdown shutdown ShutdownArgs,
+    Help help HelpArgs,
 }

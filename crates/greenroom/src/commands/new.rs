@@ -1,31 +1,51 @@
-//! `greenroom new`: starts a session and prints its id; with `-A` attaches to one that runs already.
+//! `greenroom new`: starts a session and prints its id; with `-A` attaches to one that runs
+//! already.
 //!
 //! The session gets this process's directory and environment, over the socket and never in the
 //! arguments of anything.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+use greenroom_client::method;
 use greenroom_protocol::FaultKind;
 use greenroom_protocol::api::OneOrMany;
-use greenroom_protocol::api::ask::{SandboxAsk, ScratchpadAsk, WorktreeAsk};
-use greenroom_protocol::api::session::{
-    CreateParams, CreateResult, DryRun, ListParams, ListResult, Listed,
-};
+use greenroom_protocol::api::session::{CreateParams, CreateResult, DryRun, ListParams, Listed};
 
 use super::Context;
 use super::attach::prefix;
 use crate::attach::keys::Prefix;
-use crate::attach::{Wish, terminal};
-use crate::cli::{NewArgs, SessionArgs};
-use crate::error::{Failure, Outcome};
-use crate::host::Host;
+use crate::attach::{AttachOptions, HISTORY, terminal};
+use crate::cli::{SessionArgs, utf8};
+use crate::commands::completions::live_candidates;
+use crate::error::{ExitResult, Failure};
+use crate::host::HostClient;
 use crate::output::Output;
 
-/// A file larger than this is not a list of variables.
-const ENV_FILE_MAX: u64 = 1024 * 1024;
+/// Start a session and print its id
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom new\n  greenroom new --name build --cwd ~/src/app -- make -j8\n  greenroom new -A work\n  greenroom new --attach --env RUST_LOG=debug --label team=core -- claude\n  greenroom new --worktree feat-auth --sandbox --timeout 90m -- claude\n  greenroom new --worktree feat-x --sandbox --dry-run\n  id=$(greenroom new -- bash -c 'echo hi')\n\nThe program stands behind --. Without --name the session is called after its\n  worktree or program: bash, make-2. A name is free again once its session has\n  ended; on a terminal the name is printed beside the id."
+)]
+pub struct NewArgs {
+    #[command(flatten)]
+    pub session: SessionArgs,
+    /// Attach to it at once
+    #[arg(long)]
+    pub attach: bool,
+    /// Attach to the session of this name (or --name) if it runs, else start it
+    #[arg(
+        short = 'A',
+        long = "or-attach",
+        value_name = "NAME",
+        num_args = 0..=1,
+        add = ArgValueCandidates::new(live_candidates)
+    )]
+    pub or_attach: Option<Option<String>>,
+}
 
-pub async fn run(args: NewArgs, context: &Context) -> Outcome {
+pub async fn run(args: NewArgs, context: &Context) -> ExitResult {
     let mut params = params(&args.session, &context.out)?;
     let attaches = (args.attach || args.or_attach.is_some()) && !params.dry_run;
     let prefix = if attaches { Some(prefix(None)?) } else { None };
@@ -63,7 +83,8 @@ pub async fn run(args: NewArgs, context: &Context) -> Outcome {
     }
     match prefix {
         None => {
-            // A script wants the id and nothing else; a person also wants to know what it is called.
+            // A script wants the id and nothing else; a person also wants to know what it is
+            // called.
             context.out.answer(&made, || match (&made.name, context.out.terminal) {
                 (Some(name), true) => format!("{}  {name}", made.session),
                 _ => made.session.clone(),
@@ -76,14 +97,20 @@ pub async fn run(args: NewArgs, context: &Context) -> Outcome {
     }
 }
 
-async fn attach_to(host: &Host, session: String, prefix: Prefix, context: &Context) -> Outcome {
-    let wish = Wish { session, read_only: false, exclusive: false, prefix };
-    super::attach::attach(host, &wish, context).await
+async fn attach_to(
+    host: &HostClient,
+    session: String,
+    prefix: Prefix,
+    context: &Context,
+) -> ExitResult {
+    let options =
+        AttachOptions { session, read_only: false, exclusive: false, prefix, history: HISTORY };
+    super::attach::attach(host, &options, context).await
 }
 
 /// The name behind `-A`, else that of `--name`, else the worktree's.
 fn wanted_name(name: Option<&str>, params: &mut CreateParams) -> Result<String, Failure> {
-    let slug = params.worktree.as_ref().map(|worktree| worktree.slug.clone());
+    let slug = params.ask.worktree.yes().map(|worktree| worktree.slug.clone());
     match (name, &params.name) {
         (Some(name), Some(other)) if name != other => {
             let message = format!("cannot start a session: -A says {name} and --name {other}");
@@ -100,11 +127,11 @@ fn wanted_name(name: Option<&str>, params: &mut CreateParams) -> Result<String, 
 }
 
 /// The live session of exactly this name, or id.
-async fn live_as(host: &Host, name: &str) -> Result<Option<String>, Failure> {
+async fn live_as(host: &HostClient, name: &str) -> Result<Option<String>, Failure> {
     let states = ["starting", "running"].map(str::to_owned).to_vec();
     let params =
         ListParams { detail: true, state: Some(OneOrMany::Many(states)), ..ListParams::default() };
-    let list: ListResult = host.call("session.list", &params, "list sessions").await?;
+    let list = host.call::<method::SessionList>(&params, "list sessions").await?;
     Ok(list.sessions.into_iter().find_map(|listed| match listed {
         Listed::Info(info) if info.name.as_deref() == Some(name) || info.id == name => {
             Some(info.id)
@@ -114,18 +141,18 @@ async fn live_as(host: &Host, name: &str) -> Result<Option<String>, Failure> {
 }
 
 /// Starts it.
-pub async fn create(host: &Host, params: &CreateParams) -> Result<CreateResult, Failure> {
+pub async fn create(host: &HostClient, params: &CreateParams) -> Result<CreateResult, Failure> {
     let attempt = match params.argv().filter(|_| !params.dry_run) {
         _ if params.dry_run => "plan the session".to_owned(),
         Some(argv) => format!("start {}", argv[0]),
         None => "start a shell".to_owned(),
     };
-    host.call("session.create", params, &attempt).await
+    host.call::<method::SessionCreate>(params, &attempt).await
 }
 
 /// A session that was not started.
 pub fn show(made: &CreateResult, context: &Context) -> Result<(), Failure> {
-    context.out.answer(made, || made.dry_run.as_deref().map(plan).unwrap_or_default())
+    context.out.answer(made, || made.dry_run.as_deref().map(plan).unwrap_or_default()).map(drop)
 }
 
 fn plan(dry_run: &DryRun) -> String {
@@ -176,16 +203,9 @@ pub fn params(args: &SessionArgs, out: &Output) -> Result<CreateParams, Failure>
         })?;
         command.push(word.to_owned());
     }
-    let mut env = BTreeMap::new();
-    for file in &args.env_file {
-        // A file's text is a text, whatever it begins with.
-        env.extend(read_env_file(file)?.into_iter().map(|(name, value)| (name, literal(value))));
-    }
-    env.extend(args.env.iter().cloned());
     Ok(CreateParams {
         command: (!command.is_empty()).then_some(command),
         cwd: Some(utf8(&cwd)?),
-        env,
         inherit_env: Some(environment(out)),
         size: args.size.or_else(terminal::window),
         name: args.name.clone(),
@@ -193,70 +213,10 @@ pub fn params(args: &SessionArgs, out: &Output) -> Result<CreateParams, Failure>
         task: args.task.clone(),
         backend: args.backend.clone(),
         effort: args.effort.clone(),
-        timeout_ms: args.timeout.map(millis),
-        idle_timeout_ms: args.idle_timeout.map(millis),
-        worktree: args.worktree.clone().map(|slug| WorktreeAsk { slug, base: args.base.clone() }),
-        sandbox: sandbox(args)?,
-        scratchpad: args
-            .scratchpad
-            .clone()
-            .map(|name| ScratchpadAsk { name: Some(name).filter(|name| !name.is_empty()) }),
+        ask: args.ask()?,
         with: args.with.clone(),
         dry_run: args.dry_run,
         ..CreateParams::default()
-    })
-}
-
-fn sandbox(args: &SessionArgs) -> Result<Option<SandboxAsk>, Failure> {
-    let Some(level) = args.sandbox else { return unconfined(args) };
-    let mut allow_write = Vec::new();
-    for dir in &args.allow_write {
-        let dir = std::path::absolute(dir)
-            .map_err(|error| Failure::io(format!("cannot allow {}", dir.display()), &error))?;
-        allow_write.push(utf8(&dir)?);
-    }
-    Ok(Some(SandboxAsk {
-        level: level.into(),
-        allow_hosts: args.allow_host.clone(),
-        allow_write,
-        allow_http: args.allow_http,
-        allow: args.sandbox_allow.iter().copied().map(Into::into).collect(),
-    }))
-}
-
-/// What opens a fence is no use without one, and whoever asked believes there is one.
-fn unconfined(args: &SessionArgs) -> Result<Option<SandboxAsk>, Failure> {
-    let asked = [
-        ("--allow-host", !args.allow_host.is_empty()),
-        ("--allow-write", !args.allow_write.is_empty()),
-        ("--allow-http", args.allow_http),
-        ("--sandbox-allow", !args.sandbox_allow.is_empty()),
-    ];
-    match asked.iter().find(|(_, asked)| *asked) {
-        None => Ok(None),
-        Some((flag, _)) => Err(Failure::usage(format!(
-            "cannot start a session: {flag} says what a sandbox lets through, and there is none"
-        ))
-        .hint("add --sandbox")),
-    }
-}
-
-fn millis(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// So that the host takes it as it is.
-fn literal(value: String) -> String {
-    match ["secret:", "file:", "literal:"].iter().any(|word| value.starts_with(word)) {
-        true => format!("literal:{value}"),
-        false => value,
-    }
-}
-
-fn utf8(path: &Path) -> Result<String, Failure> {
-    let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| {
-        Failure::failed(format!("cannot start a session in {}: not UTF-8", path.display()))
     })
 }
 
@@ -276,58 +236,4 @@ pub fn environment(out: &Output) -> BTreeMap<String, String> {
         }
     }
     kept
-}
-
-/// `K=V` lines; `#` starts a comment line, `export ` before and quotes around are taken off.
-fn read_env_file(path: &Path) -> Result<Vec<(String, String)>, Failure> {
-    let refuse =
-        |error: std::io::Error| Failure::io(format!("cannot read {}", path.display()), &error);
-    let size = std::fs::metadata(path).map_err(refuse)?.len();
-    if size > ENV_FILE_MAX {
-        return Err(Failure::failed(format!(
-            "cannot read {}: larger than {ENV_FILE_MAX} bytes",
-            path.display()
-        )));
-    }
-    let text = std::fs::read_to_string(path).map_err(refuse)?;
-    let mut pairs = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let pair = line.strip_prefix("export ").unwrap_or(line).split_once('=');
-        // The line is not shown: it may hold a secret.
-        let Some((name, value)) = pair.filter(|(name, _)| !name.trim().is_empty()) else {
-            return Err(Failure::usage(format!("{}:{number}: K=V is wanted", path.display())));
-        };
-        pairs.push((name.trim().to_owned(), unquoted(value.trim()).to_owned()));
-    }
-    Ok(pairs)
-}
-
-fn unquoted(value: &str) -> &str {
-    ['"', '\'']
-        .into_iter()
-        .find_map(|quote| value.strip_prefix(quote)?.strip_suffix(quote))
-        .unwrap_or(value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn env_files_as_people_write_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("x.env");
-        std::fs::write(&file, "# c\n\nA=1\nexport B = 'two words'\nC=\"x=y\"\nD=\n").unwrap();
-        let pairs = read_env_file(&file).unwrap();
-        let expected = [("A", "1"), ("B", "two words"), ("C", "x=y"), ("D", "")];
-        assert_eq!(pairs, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        std::fs::write(&file, "A=1\nsecret-token\n").unwrap();
-        let failure = read_env_file(&file).unwrap_err();
-        assert!(failure.message.contains("x.env:2: K=V"), "{failure}");
-        assert!(!failure.message.contains("secret"), "{failure}");
-    }
 }

@@ -1,23 +1,46 @@
 //! `greenroom record`: a session's recording as a file.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use greenroom_protocol::api::session::{ExportFormat, ExportParams, ExportResult};
-use greenroom_protocol::asciicast::{Event, Writer};
+use clap::{Args, ValueHint};
+use greenroom_client::method;
+use greenroom_formats::asciicast::{Event, Writer};
+use greenroom_protocol::api::session::{ExportFormat, ExportParams};
 use serde_json::json;
 
 use super::Context;
-use crate::cli::RecordArgs;
-use crate::error::{Failure, Outcome};
-use crate::host::Host;
+use crate::cli::{SessionArg, parse_time};
+use crate::error::{ExitResult, Failure};
+use crate::host::HostClient;
+use crate::output::{millis, write};
 
-/// One page waits no longer than this for filters. Two such waits without a byte mean that nothing will come.
+/// Write a session's recording as asciicast v3
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom record s3 > s3.cast\n  greenroom record s3 --output s3.cast\n  greenroom record s3 --text > s3.txt"
+)]
+pub struct RecordArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// Write it to this file instead of stdout
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+    /// Plain text instead of asciicast
+    #[arg(long)]
+    pub text: bool,
+    /// For how long to wait for filters that are behind; without it as long as they get on
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub timeout: Option<Duration>,
+}
+
+/// One page waits no longer than this for filters. Two such waits without a byte mean that nothing
+/// will come.
 const PAGE_PATIENCE: Duration = Duration::from_secs(15);
 
-pub async fn run(args: RecordArgs, context: &Context) -> Outcome {
+pub async fn run(args: RecordArgs, context: &Context) -> ExitResult {
     let session = args.session.session;
     let format = if args.text { ExportFormat::Text } else { ExportFormat::AsciicastV3 };
     let Some(path) = args.output else {
@@ -28,27 +51,26 @@ pub async fn run(args: RecordArgs, context: &Context) -> Outcome {
                 .hint(format!("greenroom record {session} > {session}.cast")));
         }
         let host = context.host().await?;
-        let write = |piece: &str| context.out.bytes(piece.as_bytes());
-        let written = export(&host, &session, format, args.timeout, write).await?;
+        let piece = |piece: &str| write(piece.as_bytes());
+        let written = export(&host, &session, format, args.timeout, piece).await?;
         if written.behind > 0 && written.bytes > 0 {
-            // What is out cannot be taken back: it says itself that it is not all.
-            context.out.bytes(truncated(format, written.behind).as_bytes())?;
+            // Bytes on stdout cannot be taken back: the recording itself says that it is cut.
+            write(truncated(format, written.behind).as_bytes())?;
         }
         return finish(&written, &session, context);
     };
     let host = context.host().await?;
     let refuse = |error: io::Error| Failure::io(format!("cannot write {}", path.display()), &error);
-    let mut file = Making::new(&path).map_err(refuse)?;
-    let write = |piece: &str| file.write_all(piece.as_bytes()).map_err(refuse);
-    let written = export(&host, &session, format, args.timeout, write).await?;
+    let mut file = OutputFile::new(&path).map_err(refuse)?;
+    let piece = |piece: &str| file.write(piece).map_err(refuse);
+    let written = export(&host, &session, format, args.timeout, piece).await?;
     finish(&written, &session, context)?;
     file.done().map_err(refuse)?;
     let value = json!({ "file": path, "bytes": written.bytes, "dropped": written.dropped });
-    context.out.answer(&value, || path.display().to_string())?;
-    Ok(0)
+    context.out.answer(&value, || path.display().to_string())
 }
 
-/// What came of an export.
+/// How much of a recording an export wrote.
 pub struct Written {
     pub bytes: u64,
     pub dropped: u64,
@@ -58,9 +80,9 @@ pub struct Written {
 
 impl Written {
     /// All of it is there, or it is a failure.
-    pub fn complete(self, session: &str) -> Result<Written, Failure> {
+    pub fn complete(&self, session: &str) -> ExitResult {
         match self.behind {
-            0 => Ok(self),
+            0 => Ok(0),
             behind => {
                 let why = format!("filters have not answered for {behind} bytes of its output");
                 Err(Failure::behind(format!("cannot record all of {session}: {why}"), behind)
@@ -70,9 +92,10 @@ impl Written {
     }
 }
 
-/// Asks for page after page and hands each piece on; waits for filters as long as they get on, or for `timeout`.
+/// Asks for page after page and hands each piece on; waits for filters as long as they get on, or
+/// for `timeout`.
 pub async fn export(
-    host: &Host,
+    host: &HostClient,
     session: &str,
     format: ExportFormat,
     timeout: Option<Duration>,
@@ -81,13 +104,14 @@ pub async fn export(
     let began = Instant::now();
     let mut params = ExportParams { session: session.to_owned(), format, ..Default::default() };
     let mut written = Written { bytes: 0, dropped: 0, behind: 0 };
-    // A header without anything that follows it is held back: it would look like a recording of nothing.
+    // A header without anything that follows it is held back: it would look like a recording of
+    // nothing.
     let mut held = String::new();
     loop {
         let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
         params.timeout_ms = Some(millis(left.unwrap_or(PAGE_PATIENCE).min(PAGE_PATIENCE)));
-        let page: ExportResult =
-            host.call("session.export", &params, &format!("record {session}")).await?;
+        let page =
+            host.call::<method::SessionExport>(&params, &format!("record {session}")).await?;
         written.dropped += page.dropped;
         held.push_str(&page.data);
         if page.behind == 0 || held.lines().nth(1).is_some() {
@@ -109,16 +133,14 @@ pub async fn export(
     }
 }
 
-fn finish(written: &Written, session: &str, context: &Context) -> Outcome {
+fn finish(written: &Written, session: &str, context: &Context) -> ExitResult {
     if written.dropped > 0 {
         context.out.note(&format!(
             "note: {} bytes of output are no longer kept and missing from it",
             written.dropped
         ));
     }
-    let Written { bytes, dropped, behind } = *written;
-    Written { bytes, dropped, behind }.complete(session)?;
-    Ok(0)
+    written.complete(session)
 }
 
 /// The last words of a recording that is not complete.
@@ -134,53 +156,43 @@ fn truncated(format: ExportFormat, behind: u64) -> String {
     }
 }
 
-pub fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A file that gets its name when it is complete. What is no ordinary file, such as a pipe, is written as it is.
-enum Making {
+/// A file that gets its name when it is complete. What is no ordinary file, such as a pipe, is
+/// written as it is.
+enum OutputFile {
     Beside(tempfile::NamedTempFile, PathBuf),
     Itself(std::fs::File),
 }
 
-impl Making {
-    fn new(path: &Path) -> io::Result<Making> {
+impl OutputFile {
+    fn new(path: &Path) -> io::Result<OutputFile> {
         let path = match std::fs::canonicalize(path) {
             Ok(path) => path,
             Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
             Err(error) => return Err(error),
         };
         if path.exists() && !path.is_file() {
-            return Ok(Making::Itself(std::fs::File::create(path)?));
+            return Ok(OutputFile::Itself(std::fs::File::create(path)?));
         }
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         let mut making = tempfile::Builder::new();
         making.prefix(".recording-").permissions(PermissionsExt::from_mode(0o666));
         let file = making.tempfile_in(dir.unwrap_or(Path::new(".")))?;
-        Ok(Making::Beside(file, path))
+        Ok(OutputFile::Beside(file, path))
+    }
+
+    fn write(&mut self, piece: &str) -> io::Result<()> {
+        match self {
+            OutputFile::Beside(file, _) => file.write_all(piece.as_bytes()),
+            OutputFile::Itself(file) => file.write_all(piece.as_bytes()),
+        }
     }
 
     fn done(self) -> io::Result<()> {
         match self {
-            Making::Beside(file, path) => file.persist(path).map(drop).map_err(|error| error.error),
-            Making::Itself(_) => Ok(()),
-        }
-    }
-}
-
-impl Write for Making {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Making::Beside(file, _) => file.write(bytes),
-            Making::Itself(file) => file.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Making::Beside(file, _) => file.flush(),
-            Making::Itself(file) => file.flush(),
+            OutputFile::Beside(file, path) => {
+                file.persist(path).map(drop).map_err(|error| error.error)
+            }
+            OutputFile::Itself(_) => Ok(()),
         }
     }
 }

@@ -1,27 +1,51 @@
 //! `greenroom redact`: what would be masked in a text, by which rule.
 
-use std::io::Read;
 use std::path::Path;
 
-use greenroom_protocol::api::redact::{RedactTestParams, RedactTestResult};
+use clap::{Args, Subcommand};
+use greenroom_client::method;
+use greenroom_protocol::api::redact::{Finding, RedactTestParams, RedactTestResult};
 
 use super::Context;
-use crate::cli::{RedactArgs, RedactVerb};
-use crate::error::{Failure, Outcome};
+use crate::error::{ExitResult, Failure};
+use crate::input;
 use crate::output::{Cell, Output};
 
-pub async fn run(args: RedactArgs, context: &Context) -> Outcome {
+/// What would be masked in a text, and by which rule
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom redact test build.log\n  git diff | greenroom redact test -\n  greenroom redact test build.log --show\n  greenroom redact rules\n\nThe file goes to the host of this machine and is not kept. Exit codes of test: 0\n  something would be masked, 1 nothing would."
+)]
+pub struct RedactArgs {
+    #[command(subcommand)]
+    pub verb: RedactVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RedactVerb {
+    /// Show what the rules find in a file
+    Test {
+        /// The file; - for stdin
+        file: std::path::PathBuf,
+        /// Print the masked text instead of the findings
+        #[arg(long)]
+        show: bool,
+    },
+    /// List the rules that are on
+    Rules,
+}
+
+pub async fn run(args: RedactArgs, context: &Context) -> ExitResult {
     match args.verb {
         RedactVerb::Test { file, show } => test(&file, show, context).await,
         RedactVerb::Rules => rules(context).await,
     }
 }
 
-async fn test(file: &Path, show: bool, context: &Context) -> Outcome {
+async fn test(file: &Path, show: bool, context: &Context) -> ExitResult {
     let text = read(file)?;
     let params = RedactTestParams { text, show, ..RedactTestParams::default() };
-    let host = context.host().await?;
-    let found: RedactTestResult = host.call("redact.test", &params, "test the rules").await?;
+    let found = context.call::<method::RedactTest>(&params, "test the rules").await?;
     context.out.answer(&found, || match &found.text {
         Some(text) => text.trim_end_matches('\n').to_owned(),
         None => report(&found, &context.out),
@@ -30,24 +54,17 @@ async fn test(file: &Path, show: bool, context: &Context) -> Outcome {
     Ok(u8::from(found.findings.is_empty()))
 }
 
-async fn rules(context: &Context) -> Outcome {
-    let host = context.host().await?;
+async fn rules(context: &Context) -> ExitResult {
     let params = RedactTestParams::default();
-    let found: RedactTestResult = host.call("redact.test", &params, "list the rules").await?;
-    context.out.answer(&found.rules, || found.rules.join("\n"))?;
-    Ok(0)
+    let found = context.call::<method::RedactTest>(&params, "list the rules").await?;
+    context.out.answer(&found.rules, || found.rules.join("\n"))
 }
 
 /// The file, or stdin for `-`. What is no text is looked at as far as it is.
 fn read(file: &Path) -> Result<String, Failure> {
     let most = RedactTestParams::TEXT_MAX as u64;
-    let mut bytes = Vec::new();
-    let read = match file.as_os_str() == "-" {
-        true => std::io::stdin().lock().take(most + 1).read_to_end(&mut bytes),
-        false => std::fs::File::open(file)
-            .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes)),
-    };
-    read.map_err(|error| Failure::io(format!("cannot read {}", file.display()), &error))?;
+    let bytes = input::read(file, most)
+        .map_err(|error| Failure::io(format!("cannot read {}", file.display()), &error))?;
     if bytes.len() as u64 > most {
         let name = file.display();
         return Err(Failure::failed(format!("cannot test {name}: it is longer than {most} bytes"))
@@ -60,17 +77,8 @@ fn report(found: &RedactTestResult, out: &Output) -> String {
     if found.findings.is_empty() {
         return "nothing would be masked".to_owned();
     }
-    let rows: Vec<Vec<Cell>> = found
-        .findings
-        .iter()
-        .map(|finding| {
-            vec![
-                Cell::from(finding.line.to_string()),
-                Cell::from(finding.column.to_string()),
-                Cell::from(finding.rule.as_str()),
-                Cell::from(finding.preview.as_str()),
-            ]
-        })
-        .collect();
-    out.table(&["LINE", "COLUMN", "RULE", "AS SEEN"], &rows, &["AS SEEN"])
+    let rows = found.findings.iter().map(|Finding { rule, line, column, preview, .. }| {
+        [line.to_string(), column.to_string(), rule.clone(), preview.clone()].map(Cell::from)
+    });
+    out.table(["LINE", "COLUMN", "RULE", "AS SEEN"], rows, &["AS SEEN"])
 }

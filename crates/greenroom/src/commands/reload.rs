@@ -1,50 +1,48 @@
 //! `greenroom reload`: the settings are read again, and said what became of it.
 
-use greenroom_daemon::config::Config;
+use clap::Args;
+use greenroom_client::method;
 use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::server::ReloadResult;
 use serde_json::json;
 
 use super::Context;
-use crate::cli::ReloadArgs;
-use crate::error::{Failure, Outcome};
-use crate::host::{Host, paths};
+use crate::error::ExitResult;
+use crate::host::{HostClient, config};
 
-pub async fn run(_: ReloadArgs, context: &Context) -> Outcome {
-    let Some(host) = Host::if_running().await? else {
+/// Read the settings again; sessions and the host go on
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom reload\n  greenroom reload --json\n\nSays what changed, and what holds only after an upgrade. A file with mistakes\n  changes nothing: each is told with its line, and the exit code is 1.\nA SIGHUP to the host does the same."
+)]
+pub struct ReloadArgs {}
+
+pub async fn run(_: ReloadArgs, context: &Context) -> ExitResult {
+    let Some(host) = HostClient::if_running().await? else {
         // Nobody to tell; the file is looked at all the same.
-        Config::load(&paths()?.config_file())
-            .map_err(|error| Failure::failed(error.to_string()).hint("greenroom doctor"))?;
+        config()?;
         let text = "no host runs; it reads the settings when it starts";
-        context.out.answer(&json!({ "reloaded": false }), || text.to_owned())?;
-        return Ok(0);
+        return context.out.answer(&json!({ "reloaded": false }), || text.to_owned());
     };
-    let done: ReloadResult =
-        host.call("server.reload", &Empty {}, "read the settings again").await?;
+    let done = host.call::<method::ServerReload>(&Empty {}, "read the settings again").await?;
     context.out.answer(&done, || in_words(&done))?;
-    for failed in &done.plugins_failed {
-        context.out.note(&format!("note: plugin {failed}"));
-    }
+    done.plugins_failed.iter().for_each(|it| context.out.note(&format!("note: plugin {it}")));
     Ok(0)
 }
 
 fn in_words(done: &ReloadResult) -> String {
-    let mut lines = Vec::new();
-    if !done.changed.is_empty() {
-        lines.push(format!("holds from now on: {}", done.changed.join(", ")));
-    }
-    if !done.restart.is_empty() {
-        lines.push(format!("holds after greenroom upgrade: {}", done.restart.join(", ")));
-    }
-    if !done.next_start.is_empty() {
-        let keys = done.next_start.join(", ");
-        lines.push(format!("holds after greenroom shutdown and the next start: {keys}"));
-    }
+    let said = |(about, keys): (&str, &Vec<String>)| {
+        (!keys.is_empty()).then(|| format!("{about}: {}", keys.join(", ")))
+    };
+    let settings = [
+        ("holds from now on", &done.changed),
+        ("holds after greenroom upgrade", &done.restart),
+        ("holds after greenroom shutdown and the next start", &done.next_start),
+    ];
+    let mut lines: Vec<String> = settings.into_iter().filter_map(said).collect();
     if lines.is_empty() {
         lines.push(format!("nothing changed in {}", done.file));
     }
-    if !done.plugins.is_empty() {
-        lines.push(format!("plugins looked at again: {}", done.plugins.join(", ")));
-    }
+    lines.extend(said(("plugins looked at again", &done.plugins)));
     lines.join("\n")
 }

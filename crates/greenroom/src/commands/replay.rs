@@ -1,33 +1,56 @@
 //! `greenroom replay`: plays a session's recording, or an asciicast file.
 
-use std::io::{self, IsTerminal as _, Read as _};
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
+use std::time::Duration;
 
+use clap::{Args, ValueHint};
+use clap_complete::engine::ArgValueCandidates;
+use greenroom_client::method;
 use greenroom_protocol::api::screen::SnapshotFormat;
-use greenroom_protocol::api::session::{ExportFormat, ReplayParams, ReplayResult};
+use greenroom_protocol::api::session::{ExportFormat, ReplayParams};
 use serde_json::json;
 
 use super::Context;
-use super::record::{export, millis};
+use super::record::export;
 use crate::attach::terminal;
-use crate::cli::ReplayArgs;
-use crate::error::{Failure, Outcome};
+use crate::cli::{parse_speed, parse_time};
+use crate::commands::completions::session_candidates;
+use crate::error::{ExitResult, Failure};
+use crate::input;
+use crate::output::millis;
 use crate::player::{Player, Timeline};
+
+/// Play a recording: a session's own, or an asciicast file
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom replay s3\n  greenroom replay s3.cast --speed 2 --idle-limit 1s\n  greenroom replay s3 --at 90s\n\nKeys on a terminal: space pauses, left and right seek 5 s, up and down change\n  the speed, q quits."
+)]
+pub struct ReplayArgs {
+    /// A session, an asciicast file (v2 or v3), or - for stdin
+    #[arg(value_name = "SESSION|FILE", value_hint = ValueHint::FilePath, add = ArgValueCandidates::new(session_candidates))]
+    pub source: String,
+    /// Play this much faster; 0 = at once
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_speed)]
+    pub speed: f64,
+    /// Start here: 90s, 2m
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub at: Option<Duration>,
+    /// Cut pauses down to this
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub idle_limit: Option<Duration>,
+    /// For how long to wait for filters that are behind; without it as long as they get on
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub timeout: Option<Duration>,
+}
 
 /// A recording is held in memory while it plays; the host keeps far less of one session.
 const FILE_MAX: u64 = 1024 * 1024 * 1024;
 
-pub async fn run(args: ReplayArgs, context: &Context) -> Outcome {
+pub async fn run(args: ReplayArgs, context: &Context) -> ExitResult {
     let source = &args.source;
     let text = match Source::of(source) {
-        Source::Stdin => read(io::stdin().lock(), source)?,
-        Source::File => {
-            let file = std::fs::File::open(source);
-            read(
-                file.map_err(|error| Failure::io(format!("cannot replay {source}"), &error))?,
-                source,
-            )?
-        }
+        Source::Stdin | Source::File => read(source)?,
         Source::Session => {
             let host = context.host().await?;
             let mut text = String::new();
@@ -85,14 +108,12 @@ impl Source {
     }
 }
 
-fn read(from: impl io::Read, source: &str) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    let count = from.take(FILE_MAX + 1).read_to_end(&mut bytes);
-    let count = count.map_err(|error| Failure::io(format!("cannot replay {source}"), &error))?;
-    if count as u64 > FILE_MAX {
-        return Err(Failure::failed(format!(
-            "cannot replay {source}: larger than {FILE_MAX} bytes"
-        )));
+fn read(source: &str) -> Result<String, Failure> {
+    let bytes = input::read(source.as_ref(), FILE_MAX)
+        .map_err(|error| Failure::io(format!("cannot replay {source}"), &error))?;
+    if bytes.len() as u64 > FILE_MAX {
+        let why = format!("larger than {FILE_MAX} bytes");
+        return Err(Failure::failed(format!("cannot replay {source}: {why}")));
     }
     String::from_utf8(bytes)
         .map_err(|_| Failure::failed(format!("cannot replay {source}: not an asciicast file")))
@@ -106,7 +127,7 @@ fn no_such(failure: Failure, source: &str) -> Failure {
     failure
 }
 
-async fn describe(args: &ReplayArgs, timeline: &Timeline, context: &Context) -> Outcome {
+async fn describe(args: &ReplayArgs, timeline: &Timeline, context: &Context) -> ExitResult {
     let mut value = json!({
         "source": args.source,
         "size": timeline.header.size,
@@ -126,9 +147,8 @@ async fn describe(args: &ReplayArgs, timeline: &Timeline, context: &Context) -> 
             format: SnapshotFormat::Text,
             timeout_ms: args.timeout.map(millis),
         };
-        let host = context.host().await?;
-        let then: ReplayResult =
-            host.call("session.replay", &params, &format!("replay {}", args.source)).await?;
+        let attempt = format!("replay {}", args.source);
+        let then = context.call::<method::SessionReplay>(&params, &attempt).await?;
         value["at"] = json!({ "at_ms": then.at_ms, "text": then.snapshot.text });
     }
     context.out.json_line(&value)?;

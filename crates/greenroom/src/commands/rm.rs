@@ -1,20 +1,48 @@
 //! `greenroom rm`: forgets sessions that have ended, with their recordings.
 
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+use greenroom_client::method;
 use greenroom_protocol::FaultKind;
-use greenroom_protocol::api::session::{CloseParams, CloseResult};
+use greenroom_protocol::api::session::CloseParams;
 use serde_json::json;
 
 use super::{Context, several};
-use crate::cli::RmArgs;
-use crate::error::{Failure, Outcome};
+use crate::cli::parse_pair;
+use crate::commands::completions::ended_candidates;
+use crate::error::ExitResult;
 
-pub async fn run(args: RmArgs, context: &Context) -> Outcome {
+/// Remove ended sessions and their recordings
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom rm s3\n  greenroom rm s3 s4 build\n  greenroom rm --ended\n  greenroom rm --ended --label team=core\n\nEach is tried; the exit code is the worst of them."
+)]
+pub struct RmArgs {
+    /// Ids, names or unambiguous prefixes
+    #[arg(
+        value_name = "SESSION",
+        required_unless_present_any = ["ended", "all", "label"],
+        add = ArgValueCandidates::new(ended_candidates)
+    )]
+    pub sessions: Vec<String>,
+    /// All sessions that have ended
+    #[arg(long, conflicts_with_all = ["sessions", "all"])]
+    pub ended: bool,
+    /// All sessions; one that runs is refused, and said so
+    #[arg(long, conflicts_with = "sessions")]
+    pub all: bool,
+    /// All sessions with this label (repeatable: with all of them)
+    #[arg(long, value_name = "K=V", value_parser = parse_pair, conflicts_with = "sessions")]
+    pub label: Vec<(String, String)>,
+}
+
+pub async fn run(args: RmArgs, context: &Context) -> ExitResult {
     let host = context.host().await?;
-    let by_name = !args.sessions.is_empty();
-    let targets = match (by_name, args.ended) {
-        (true, _) => several::named(args.sessions),
-        (false, true) => several::chosen(&host, &["exited", "failed", "lost"], args.label).await?,
-        (false, false) => several::chosen(&host, &[], args.label).await?,
+    let targets = if args.sessions.is_empty() {
+        let states: &[&str] = if args.ended { &["exited", "failed", "lost"] } else { &[] };
+        several::chosen(&host, states, args.label).await?
+    } else {
+        several::named(args.sessions)
     };
     if targets.is_empty() {
         context.out.answer(&json!({ "removed": [] }), String::new)?;
@@ -26,9 +54,7 @@ pub async fn run(args: RmArgs, context: &Context) -> Outcome {
         let session = target.session;
         let params = CloseParams { session: session.clone(), if_ended: true };
         let attempt = format!("remove {session}");
-        let closed: Result<CloseResult, Failure> =
-            host.call("session.close", &params, &attempt).await;
-        match closed {
+        match host.call::<method::SessionClose>(&params, &attempt).await {
             Ok(_) => removed.push(session),
             Err(mut failure) => {
                 if failure.is(FaultKind::Conflict) {

@@ -1,32 +1,83 @@
 //! `greenroom run`: carries out a connector file and shows how it goes.
 //!
 //! The file is read and checked here, so that a mistake is told with its line before a host is even
-//! started; the host checks again and does the work. What is drawn comes from the event log, so it goes
-//! on after a restart of the host.
+//! started; the host checks again and does the work. What is drawn comes from the event log, so it
+//! goes on after a restart of the host.
 
 mod progress;
 mod runs;
 mod shown;
 
-use std::io::{IsTerminal as _, Read as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use greenroom_client::EventFilter;
+use clap::{Args, Subcommand, ValueHint};
+use clap_complete::engine::ArgValueCandidates;
 use greenroom_client::EventStream;
+use greenroom_client::{EventFilter, method};
+use greenroom_formats::connector::{self, PlanParams};
 use greenroom_protocol::api::event::Event;
-use greenroom_protocol::api::run::{
-    Document, RunCancelResult, RunInfo, RunParams, RunStartParams, RunStartResult, RunState,
-};
-use greenroom_protocol::connector::{self, PlanParams};
+use greenroom_protocol::api::run::{Document, RunInfo, RunParams, RunStartParams, RunState};
+use greenroom_protocol::events::{EventData as _, RunEnded};
+use progress::Progress;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Context;
 use super::new::environment;
-use crate::cli::{RunArgs, RunVerb};
-use crate::error::{Failure, Outcome, without_errno};
-use crate::host::{Host, called};
-use progress::Progress;
+use crate::commands::completions::run_candidates;
+use crate::error::{ExitResult, Failure, without_errno};
+use crate::host::{HostClient, called};
+use crate::input;
+
+/// Run a team of sessions from a connector file
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  greenroom run pipeline.json\n  greenroom run review.connector.json --dry-run\n  greenroom run pipeline.json --only plan --only build\n  greenroom run pipeline.json --detach\n  greenroom run --resume last\n  greenroom run ls\n  greenroom run show r3\n  greenroom run stop last\n\nEach worker is an ordinary session: attach to it, read it, wait for it.\nThe run belongs to the host and goes on without this terminal; Ctrl-C asks once\n  and then stops it. Exit codes: 0 all went well, 1 a worker failed or the run was\n  stopped, 2 the file is wrong. A file called ls, show or stop is ./ls. The verb schema prints its format: schema connector."
+)]
+pub struct RunArgs {
+    #[command(subcommand)]
+    pub verb: Option<RunVerb>,
+    /// The connector file, or - for stdin
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "resume")]
+    pub file: Option<PathBuf>,
+    /// Go on with a run that failed, or the last: what succeeded is not done again
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["dry_run", "only"])]
+    pub resume: Option<String>,
+    /// Show phases, workers and their sessions, and start nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Only this phase (repeatable); what it needs is taken as done
+    #[arg(long, value_name = "PHASE")]
+    pub only: Vec<String>,
+    /// Print the run's id and leave it to the host
+    #[arg(long, conflicts_with = "dry_run")]
+    pub detach: bool,
+    /// Go on in worktrees that an earlier run left, instead of taking new ones
+    #[arg(long, conflicts_with = "resume")]
+    pub reuse_worktrees: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RunVerb {
+    /// List runs, also those that have ended
+    #[command(visible_alias = "list")]
+    Ls,
+    /// Describe a run: phases, workers, sessions, branches
+    Show {
+        /// Its id, or last
+        #[arg(value_name = "RUN", add = ArgValueCandidates::new(run_candidates))]
+        run: String,
+    },
+    /// Stop runs and all their workers
+    Stop {
+        /// Their ids, or last
+        #[arg(value_name = "RUN", required = true, add = ArgValueCandidates::new(run_candidates))]
+        runs: Vec<String>,
+    },
+}
 
 /// A second Ctrl-C within this time is an answer; later it is another question.
 const ASKED: Duration = Duration::from_secs(10);
@@ -34,7 +85,7 @@ const ASKED: Duration = Duration::from_secs(10);
 /// The line at the bottom counts seconds.
 const TICK: Duration = Duration::from_secs(1);
 
-pub async fn run(args: RunArgs, context: &Context) -> Outcome {
+pub async fn run(args: RunArgs, context: &Context) -> ExitResult {
     match args.verb {
         Some(RunVerb::Ls) => return runs::list(context).await,
         Some(RunVerb::Show { run }) => return runs::show(run, context).await,
@@ -55,9 +106,8 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
         None => format!("run {}", params.file.as_deref().unwrap_or_default()),
     };
     if args.dry_run {
-        let result: RunStartResult = host.call("run.start", &params, &attempt).await?;
-        context.out.answer(&result, || shown::plan(&context.out, &result))?;
-        return Ok(0);
+        let result = host.call::<method::RunStart>(&params, &attempt).await?;
+        return context.out.answer(&result, || shown::plan(&context.out, &result));
     }
     // Before the run begins, so that nothing is missed.
     let filter = EventFilter { sessions: Vec::new(), kinds: vec!["run.*".to_owned()] };
@@ -65,14 +115,11 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
     if !args.detach {
         events.start().await.map_err(|error| called("follow the run", error))?;
     }
-    let started: RunStartResult = host.call("run.start", &params, &attempt).await?;
-    for note in &started.notes {
-        context.out.note(&format!("note: {note}"));
-    }
+    let started = host.call::<method::RunStart>(&params, &attempt).await?;
+    context.out.notes(&started.notes);
     let run = started.run.clone().unwrap_or_default();
     if args.detach {
-        context.out.answer(&started, || run)?;
-        return Ok(0);
+        return context.out.answer(&started, || run);
     }
     let mut following = Following { host, run, events, progress: Progress::new(&context.out) };
     let info = following.follow().await?;
@@ -80,9 +127,9 @@ pub async fn run(args: RunArgs, context: &Context) -> Outcome {
 }
 
 /// The file that an earlier run was started with.
-async fn file_of(host: &Host, run: &str) -> Result<PathBuf, Failure> {
+async fn file_of(host: &HostClient, run: &str) -> Result<PathBuf, Failure> {
     let params = RunParams { run: run.to_owned() };
-    let info: RunInfo = host.call("run.info", &params, &format!("go on with run {run}")).await?;
+    let info = host.call::<method::RunInfo>(&params, &format!("go on with run {run}")).await?;
     match info.file.filter(|file| file != "-") {
         Some(file) => Ok(file.into()),
         None => Err(Failure::usage(format!("cannot go on with run {run}: its file is not known"))
@@ -123,20 +170,11 @@ fn read(file: &Path) -> Result<String, Failure> {
         let said = Failure::io(format!("cannot read {}", file.display()), &error);
         Failure::usage(said.message).hint("greenroom run FILE; greenroom run ls lists runs")
     };
-    let most = connector::FILE_MAX as u64 + 1;
-    let mut text = String::new();
-    match file.to_str() {
-        Some("-") => std::io::stdin().take(most).read_to_string(&mut text).map_err(refuse)?,
-        _ => {
-            let open = std::fs::File::open(file).map_err(refuse)?;
-            open.take(most).read_to_string(&mut text).map_err(refuse)?
-        }
-    };
-    Ok(text)
+    input::read_text(file, connector::FILE_MAX as u64).map_err(refuse)
 }
 
 /// How it went: the answer, and an exit code.
-fn finish(info: &RunInfo, context: &Context) -> Outcome {
+fn finish(info: &RunInfo, context: &Context) -> ExitResult {
     context.out.answer(info, || shown::outcome(&context.out, info))?;
     let why =
         info.why.as_deref().map(|why| format!(": {}", without_errno(why))).unwrap_or_default();
@@ -159,7 +197,7 @@ fn finish(info: &RunInfo, context: &Context) -> Outcome {
 }
 
 struct Following {
-    host: Host,
+    host: HostClient,
     run: String,
     events: EventStream,
     progress: Progress,
@@ -204,13 +242,13 @@ impl Following {
 
     async fn info(&self) -> Result<RunInfo, Failure> {
         let params = RunParams { run: self.run.clone() };
-        self.host.call("run.info", &params, &format!("describe run {}", self.run)).await
+        self.host.call::<method::RunInfo>(&params, &format!("describe run {}", self.run)).await
     }
 
     /// True when it was the last.
     fn take(&mut self, event: &Event) -> bool {
         self.progress.event(event);
-        event.kind == "run.ended"
+        event.kind == RunEnded::KIND
     }
 
     /// Asks a person once; where there is none, Ctrl-C means what it says.
@@ -247,7 +285,7 @@ impl Following {
         self.progress.say("stopping the workers");
         let params = RunParams { run: self.run.clone() };
         let attempt = format!("stop run {}", self.run);
-        let _: RunCancelResult = self.host.call("run.cancel", &params, &attempt).await?;
+        let _ = self.host.call::<method::RunCancel>(&params, &attempt).await?;
         self.progress.clear();
         self.info().await
     }

@@ -1,12 +1,24 @@
-//! `greenroom schema`: every method of the API from the one table, or the format of connector files or manifests.
+//! `greenroom schema`: every method of the API from the one table, or the format of connector files
+//! or manifests.
 
-use greenroom_protocol::{FaultKind, connector, manifest, methods};
+use clap::Args;
+use greenroom_formats::{connector, manifest};
+use greenroom_protocol::{FaultKind, methods};
 
 use super::Context;
-use crate::cli::SchemaArgs;
-use crate::error::{Failure, Outcome};
+use crate::error::{ExitResult, Failure};
 
-pub fn run(args: &SchemaArgs, context: &Context) -> Outcome {
+/// Print every method of the API as JSON Schema, or the format of connector files
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom schema\n  greenroom schema session.create\n  greenroom schema connector > connector.schema.json"
+)]
+pub struct SchemaArgs {
+    /// One method only, such as session.create; or connector, or manifest
+    pub method: Option<String>,
+}
+
+pub async fn run(args: SchemaArgs, context: &Context) -> ExitResult {
     let document = match args.method.as_deref() {
         Some("connector") => Some(connector::schema()),
         Some("manifest") => Some(manifest::schema()),
@@ -14,18 +26,12 @@ pub fn run(args: &SchemaArgs, context: &Context) -> Outcome {
     };
     let Some(document) = document else {
         let name = args.method.as_deref().unwrap_or_default();
-        let failure = Failure::new(
-            FaultKind::NotFound,
-            format!("cannot describe {name}: there is no such method"),
+        let message = format!("cannot describe {name}: there is no such method");
+        return Err(
+            Failure::new(FaultKind::NotFound, message).hint("greenroom schema lists them all")
         );
-        return Err(failure.hint("greenroom schema lists them all"));
     };
-    if context.out.json {
-        context.out.json_line(&document)?;
-    } else {
-        let text = serde_json::to_string_pretty(&document)
-            .map_err(|error| Failure::failed(format!("cannot write the schema: {error}")))?;
-        context.out.line(&text)?;
-    }
-    Ok(0)
+    let text = serde_json::to_string_pretty(&document)
+        .map_err(|error| Failure::failed(format!("cannot write the schema: {error}")))?;
+    context.out.answer(&document, || text)
 }

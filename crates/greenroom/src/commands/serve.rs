@@ -5,19 +5,19 @@
 //! this command; so does the socket named with `--socket`. Whenever somebody asks us to stop, also
 //! half way through the start, nothing of ours is left.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use clap::{Args, ValueEnum, ValueHint};
+use greenroom_client::method;
 use greenroom_protocol::FaultKind;
-use greenroom_protocol::api::Empty;
 use greenroom_protocol::api::matcher::{Matcher, Test};
-use greenroom_protocol::api::server::{ShutdownParams, StatsResult, WebResult};
+use greenroom_protocol::api::server::{ShutdownParams, WebResult};
 use greenroom_protocol::api::session::{
-    CreateParams, CreateResult, ExitStatus, KillParams, KillResult, SnapshotChoice, WaitParams,
+    CreateParams, CreateResult, ExitStatus, KillParams, SnapshotChoice, WaitParams,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -26,29 +26,69 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Context, left, new, web};
-use crate::cli::{ServeArgs, SessionArgs};
-use crate::error::{Failure, Outcome};
-use crate::host::{Address, Host, Keeper, SOCKET_VARIABLE, Said, Stopped, Way, called, paths};
+use crate::cli::SessionArgs;
+use crate::error::{ExitResult, Failure};
+use crate::host::{
+    Address, HostClient, OwnedKeeper, SOCKET_VARIABLE, Said, SocketLink, called, keeper, paths,
+};
 use crate::output::count;
 use crate::stdio;
 use crate::stop::Stop;
 
+/// Run the host in the foreground
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom serve\n  greenroom serve --name work -- bash\n  greenroom serve --worktree feat-x --sandbox\n  greenroom serve --stdio\n  greenroom serve --stdio --shared\n  greenroom serve --http 127.0.0.1:7878\n\nWith a command or session options it starts that session and ends with it.\n--stdio speaks the API on stdin and stdout with a private host that ends at the\n  end of stdin; with --shared it speaks for the background host."
+)]
+pub struct ServeArgs {
+    /// Stay in the foreground (what serve does anyway)
+    #[arg(long)]
+    pub foreground: bool,
+    /// Speak the API on stdin and stdout
+    #[arg(long)]
+    pub stdio: bool,
+    /// With --stdio: speak for the background host
+    #[arg(long, requires = "stdio")]
+    pub shared: bool,
+    /// Listen on this socket
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath, conflicts_with = "stdio")]
+    pub socket: Option<PathBuf>,
+    /// How frames are cut on stdin and stdout
+    #[arg(long, value_enum, default_value_t = Framing::Auto)]
+    pub framing: Framing,
+    /// Serve HTTP here too, such as 127.0.0.1:7878; port 0 is any free one
+    #[arg(long, value_name = "ADDR", conflicts_with = "stdio")]
+    pub http: Option<String>,
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// How frames are cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Framing {
+    /// Recognised from the first byte
+    #[default]
+    Auto,
+    /// One JSON text per line
+    Ndjson,
+    /// Content-Length headers
+    Lsp,
+}
+
 /// A host that is going down while we start makes room within this time.
 const START_AGAIN: Duration = Duration::from_secs(10);
 
-pub async fn run(args: ServeArgs, context: &Context) -> Outcome {
+pub async fn run(args: ServeArgs, context: &Context) -> ExitResult {
     if args.stdio {
         return stdio::run(&args, context).await;
     }
     let mut stop = Stop::listen()?;
-    let params = match wants_session(&args.session) {
-        true => Some(new::params(&args.session, &context.out)?),
-        false => None,
-    };
-    // What the keeper would refuse is said here with what to do about it.
+    let wanted = wants_session(&args.session);
+    let params = wanted.then(|| new::params(&args.session, &context.out)).transpose()?;
+    // The keeper would refuse a wrong home too, but without a hint.
     paths()?;
-    let way = args.socket.as_deref().map(Way::check).transpose()?;
-    let serve = Serve { args: &args, params: params.as_ref(), way, context };
+    let link = args.socket.as_deref().map(SocketLink::check).transpose()?;
+    let serve = Serve { args: &args, params: params.as_ref(), link, context };
     let started = tokio::select! {
         started = start() => started?,
         // The keeper on its way is ended with the future that holds it.
@@ -56,7 +96,10 @@ pub async fn run(args: ServeArgs, context: &Context) -> Outcome {
     };
     match started {
         Started::Own(keeper) => serve.own(keeper, &mut stop).await,
-        Started::Beside(host) => serve.beside(host, &mut stop).await,
+        Started::Beside(host) => {
+            context.warn_of_wrong_settings();
+            serve.beside(host, &mut stop).await
+        }
     }
 }
 
@@ -67,22 +110,22 @@ pub fn wants_session(args: &SessionArgs) -> bool {
 
 /// Whose host we serve.
 enum Started {
-    Own(Stopped),
-    /// One that was there before us.
-    Beside(Host),
+    Own(OwnedKeeper),
+    /// A host that ran before us.
+    Beside(HostClient),
 }
 
 async fn start() -> Result<Started, Failure> {
     let began = Instant::now();
     loop {
-        let mut keeper = Keeper::command(None, &[OsString::from("--foreground")]);
+        let mut command = keeper::command(None);
         // Stdout carries our answer only; what the host has to say goes beside it.
         let beside = io::stderr().as_fd().try_clone_to_owned();
         let beside = beside.map_err(|error| Failure::io("cannot start the host", &error))?;
-        keeper.command.stdout(Stdio::from(beside));
-        let (child, ready) = keeper.start()?;
-        let mut child = Stopped::new(child);
-        match ready.wait().await {
+        command.arg("--foreground").stdout(Stdio::from(beside));
+        let (child, said) = keeper::start(command)?;
+        let mut child = OwnedKeeper::new(child);
+        match said.await {
             Said::Up => return Ok(Started::Own(child)),
             Said::Failed(why) => {
                 // It has said why and is about to exit.
@@ -92,7 +135,7 @@ async fn start() -> Result<Started, Failure> {
             }
             Said::Held { .. } => child.ended(),
         }
-        match Host::reach(false).await {
+        match HostClient::reach(false).await {
             Ok(host) => return Ok(Started::Beside(host)),
             // It has ended meanwhile.
             Err(failure) if failure.is(FaultKind::Unavailable) && began.elapsed() < START_AGAIN => {
@@ -102,26 +145,26 @@ async fn start() -> Result<Started, Failure> {
     }
 }
 
-/// What was asked for.
+/// The wishes of the command line.
 struct Serve<'a> {
     args: &'a ServeArgs,
     params: Option<&'a CreateParams>,
-    way: Option<PathBuf>,
+    link: Option<PathBuf>,
     context: &'a Context,
 }
 
-/// What there is of it.
+/// What `begin` has made of them.
 struct Begun {
     socket: PathBuf,
-    way: Option<Way>,
+    link: Option<SocketLink>,
     web: Option<WebResult>,
     made: Option<CreateResult>,
 }
 
 impl Serve<'_> {
-    async fn begin(&self, host: &Host) -> Result<Begun, Failure> {
+    async fn begin(&self, host: &HostClient) -> Result<Begun, Failure> {
         let socket = host.client.path().to_owned();
-        let way = self.way.clone().map(|path| Way::open(path, &socket)).transpose()?;
+        let link = self.link.clone().map(|path| SocketLink::open(path, &socket)).transpose()?;
         let web = match &self.args.http {
             Some(address) => Some(web::serve(host, Some(address.clone())).await?),
             None => None,
@@ -130,22 +173,22 @@ impl Serve<'_> {
             Some(params) => Some(new::create(host, params).await?),
             None => None,
         };
-        Ok(Begun { socket, way, web, made })
+        Ok(Begun { socket, link, web, made })
     }
 
     /// Until the host ends, the session ends, or somebody asks us to stop. The host ends with us.
-    async fn own(&self, mut keeper: Stopped, stop: &mut Stop) -> Outcome {
+    async fn own(&self, mut keeper: OwnedKeeper, stop: &mut Stop) -> ExitResult {
         let refuse = |error: io::Error| Failure::io("cannot watch the host", &error);
         let mut child = signal(SignalKind::child()).map_err(refuse)?;
         let begun = tokio::select! {
             begun = async {
-                let host = Host::at(&paths()?.socket()).await?;
+                let host = HostClient::at(&paths()?.socket()).await?;
                 let begun = self.begin(&host).await?;
                 Ok::<_, Failure>((host, begun))
             } => begun,
             () = stop.asked() => return Ok(0),
         };
-        // Whatever went wrong, the keeper ends with its guard.
+        // If anything went wrong, the keeper ends with its guard.
         let (host, begun) = begun?;
         if self.tried_only(&begun)? {
             return Ok(0);
@@ -165,9 +208,10 @@ impl Serve<'_> {
         Ok(u8::from(!status.success))
     }
 
-    /// Until the session or the host ends, or somebody asks us to stop. The host stays, the session does not.
-    async fn beside(&self, host: Host, stop: &mut Stop) -> Outcome {
-        if self.params.is_none() && self.way.is_none() && self.args.http.is_none() {
+    /// Until the session or the host ends, or somebody asks us to stop. The host stays, the session
+    /// does not.
+    async fn beside(&self, host: HostClient, stop: &mut Stop) -> ExitResult {
+        if self.params.is_none() && self.link.is_none() && self.args.http.is_none() {
             return Err(already(&host).await);
         }
         let begun = self.begin(&host).await?;
@@ -185,7 +229,7 @@ impl Serve<'_> {
         if ended.is_none() {
             let params = KillParams { session: made.session.clone(), signal: None, grace_ms: None };
             let attempt = format!("end {}", made.session);
-            host.call::<KillResult>("session.kill", &params, &attempt).await?;
+            host.call::<method::SessionKill>(&params, &attempt).await?;
         }
         left::tell(&host, &made.session, self.context).await;
         Ok(ended.map_or(0, |status| u8::from(!status.success)))
@@ -199,23 +243,21 @@ impl Serve<'_> {
         }
     }
 
-    fn announce(&self, begun: &Begun, beside: bool) -> Result<(), Failure> {
+    fn announce(&self, begun: &Begun, beside: bool) -> ExitResult {
         let session = begun.made.as_ref().map(|made| made.session.as_str());
-        let socket = begun.way.as_ref().map_or(&begun.socket, |way| &way.path);
+        let socket = begun.link.as_ref().map_or(&begun.socket, |link| &link.path);
         let mut value = json!({ "socket": socket, "session": session });
         if let Some(web) = &begun.web {
             value["url"] = json!(web.url);
             value["token"] = json!(web.token);
         }
         self.context.out.answer(&value, || {
-            let with = match begun.way {
+            let with = match begun.link {
                 Some(_) => format!("{SOCKET_VARIABLE}={} ", socket.display()),
                 None => String::new(),
             };
-            let mut text = match beside {
-                true => format!("the host that runs already listens on {}\n", socket.display()),
-                false => format!("listening on {}\n", socket.display()),
-            };
+            let who = if beside { "the host that runs already listens" } else { "listening" };
+            let mut text = format!("{who} on {}\n", socket.display());
             if let Some(web) = &begun.web {
                 let WebResult { url, token_file, .. } = web;
                 text.push_str(&format!("serving HTTP on {url}; the token is in {token_file}\n"));
@@ -232,19 +274,13 @@ impl Serve<'_> {
 }
 
 /// A host runs and nothing else was asked for.
-async fn already(host: &Host) -> Failure {
-    let stats: Result<StatsResult, Failure> =
-        host.call("server.stats", &Empty {}, "ask the host").await;
-    let who = stats.map_or_else(
-        |_| String::new(),
-        |stats| {
-            format!(
-                " (keeper pid {}, {} running)",
-                stats.keeper_pid,
-                count(stats.sessions.running, "session")
-            )
-        },
-    );
+async fn already(host: &HostClient) -> Failure {
+    let stats = host.stats().await;
+    let who = stats.map(|stats| {
+        let running = count(stats.sessions.running, "session");
+        format!(" (keeper pid {}, {running} running)", stats.keeper_pid)
+    });
+    let who = who.unwrap_or_default();
     let socket = host.client.path().display();
     let message = format!("cannot start the host: one runs already{who}, on {socket}");
     Failure::new(FaultKind::Conflict, message)
@@ -274,7 +310,10 @@ async fn ended(pid: Option<i32>) {
 }
 
 /// Waits for the session, for ever if need be; without one it never ends.
-async fn session_end(host: &Host, made: Option<&CreateResult>) -> Result<ExitStatus, Failure> {
+async fn session_end(
+    host: &HostClient,
+    made: Option<&CreateResult>,
+) -> Result<ExitStatus, Failure> {
     let Some(made) = made else { return std::future::pending().await };
     let params = WaitParams {
         timeout_ms: WaitParams::MAX_TIMEOUT_MS,
@@ -282,7 +321,7 @@ async fn session_end(host: &Host, made: Option<&CreateResult>) -> Result<ExitSta
         ..WaitParams::new(made.session.clone(), Matcher::new(Test::ProcessExited))
     };
     loop {
-        match host.client.session_wait(&params).await {
+        match host.client.wait(&params).await {
             Ok(found) => return Ok(found.exit.unwrap_or_default()),
             Err(error) if error.kind() == FaultKind::Timeout => {}
             Err(error) => return Err(called(&format!("wait for {}", made.session), error)),

@@ -1,16 +1,16 @@
-//! What verbs that take several sessions share: which ones are meant, each one's outcome, and the worst of them.
+//! What verbs that take several sessions share: which ones are meant, each one's outcome, and the
+//! worst of them.
 //!
-//! In: names, or a choice such as `--all`. Out: what was done, told as it is asked for; each failure on stderr; one exit code.
+//! In: names, or a choice such as `--all`. Out: what was done, told as it is asked for; each
+//! failure on stderr; one exit code.
 
-use std::collections::BTreeMap;
-
+use greenroom_client::method;
 use greenroom_protocol::api::OneOrMany;
-use greenroom_protocol::api::session::{ListParams, ListResult, Listed, SessionState};
+use greenroom_protocol::api::session::ListParams;
 
 use super::Context;
-use crate::error::{Failure, Outcome};
-use crate::host::Host;
-use crate::output::tell;
+use crate::error::{ExitResult, Failure};
+use crate::host::HostClient;
 
 /// A session to act on.
 #[derive(Clone, Debug)]
@@ -36,40 +36,34 @@ pub fn named(names: Vec<String>) -> Vec<Target> {
 
 /// Those in one of these states with all of these labels; in any state if none is named.
 pub async fn chosen(
-    host: &Host,
+    host: &HostClient,
     states: &[&str],
     labels: Vec<(String, String)>,
 ) -> Result<Vec<Target>, Failure> {
     let states: Vec<String> = states.iter().map(|state| (*state).to_owned()).collect();
-    let labels: BTreeMap<String, String> = labels.into_iter().collect();
     let state = (!states.is_empty()).then_some(OneOrMany::Many(states));
-    let params = ListParams { detail: true, state, labels };
-    let list: ListResult = host.call("session.list", &params, "list sessions").await?;
+    let params = ListParams { detail: true, state, labels: labels.into_iter().collect() };
+    let list = host.call::<method::SessionList>(&params, "list sessions").await?;
     let targets = list.sessions.iter().map(|listed| {
         let session = listed.id().to_owned();
-        let Listed::Info(info) = listed else {
+        let Some(info) = listed.info() else {
             return Target { shown: session.clone(), session, runs: true };
         };
         let shown = match &info.name {
             Some(name) => format!("{session} ({name})"),
             None => session.clone(),
         };
-        let lives = matches!(info.state, SessionState::Starting | SessionState::Running);
-        Target { session, shown, runs: lives || info.processes_left > 0 }
+        let runs = info.state.is_live() || info.processes_left > 0;
+        Target { session, shown, runs }
     });
     Ok(targets.collect())
 }
 
 /// Tells each failure beside the answer. A single attempt that failed is the verb's own failure.
-pub fn outcome(done: usize, mut failures: Vec<Failure>, context: &Context) -> Outcome {
+pub fn outcome(done: usize, mut failures: Vec<Failure>, context: &Context) -> ExitResult {
     if done == 0 && failures.len() == 1 {
         return Err(failures.remove(0));
     }
-    for failure in &failures {
-        match context.out.json {
-            true => tell(&failure.to_json().to_string()),
-            false => tell(&format!("greenroom: {failure}")),
-        }
-    }
+    failures.iter().for_each(|failure| context.out.failure(failure));
     Ok(failures.iter().map(|failure| failure.exit).max().unwrap_or(0))
 }

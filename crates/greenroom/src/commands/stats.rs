@@ -2,23 +2,30 @@
 //!
 //! It never starts a host: one that was started to be asked would only tell of itself.
 
-use greenroom_protocol::api::Empty;
+use clap::Args;
 use greenroom_protocol::api::server::StatsResult;
 use serde_json::Value;
 
 use super::Context;
-use crate::cli::StatsArgs;
-use crate::error::{Failure, Outcome};
+use crate::error::{ExitResult, Failure};
 use crate::output::{bytes, span};
 
-pub async fn run(args: StatsArgs, context: &Context) -> Outcome {
-    let host = context.running_host().await?;
-    let stats: StatsResult = host.call("server.stats", &Empty {}, "ask the host").await?;
+/// Process ids, uptime, counts and memory of the host
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom stats\n  greenroom stats daemon_pid\n  kill -9 \"$(greenroom stats daemon_pid)\"\n  greenroom stats --json"
+)]
+pub struct StatsArgs {
+    /// Only this, such as daemon_pid, keeper_pid, uptime_ms or sessions.running
+    pub field: Option<String>,
+}
+
+pub async fn run(args: StatsArgs, context: &Context) -> ExitResult {
+    let stats = context.running_host().await?.stats().await?;
     let value = serde_json::to_value(&stats)
         .map_err(|error| Failure::failed(format!("cannot read the answer: {error}")))?;
     let Some(field) = args.field else {
-        context.out.answer(&stats, || text(&stats))?;
-        return Ok(0);
+        return context.out.answer(&stats, || text(&stats));
     };
     let pointer = format!("/{}", field.replace('.', "/"));
     let Some(found) = value.pointer(&pointer) else {
@@ -30,8 +37,7 @@ pub async fn run(args: StatsArgs, context: &Context) -> Outcome {
     context.out.answer(found, || match found {
         Value::String(text) => text.clone(),
         other => other.to_string(),
-    })?;
-    Ok(0)
+    })
 }
 
 fn text(stats: &StatsResult) -> String {

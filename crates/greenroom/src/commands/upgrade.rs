@@ -4,30 +4,42 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use greenroom_protocol::api::Empty;
-use greenroom_protocol::api::server::{StatsResult, UpgradeParams, UpgradeResult};
+use clap::{Args, ValueHint};
+use greenroom_client::method;
+use greenroom_protocol::api::server::{StatsResult, UpgradeParams};
 use serde_json::json;
 
 use super::Context;
-use crate::cli::UpgradeArgs;
-use crate::error::{Failure, Outcome};
-use crate::host::{Host, program};
-use crate::output::count;
+use crate::error::{ExitResult, Failure};
+use crate::host::{HostClient, program};
+use crate::output::{count, millis};
+
+/// Replace the running host with this or another binary; sessions go on
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom upgrade\n  greenroom upgrade --binary ./target/release/greenroom"
+)]
+pub struct UpgradeArgs {
+    /// The new program [default: this one]
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::ExecutablePath)]
+    pub binary: Option<PathBuf>,
+}
 
 /// How long the new programs may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The old daemon may answer a last time: look again after this.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-pub async fn run(args: UpgradeArgs, context: &Context) -> Outcome {
+pub async fn run(args: UpgradeArgs, context: &Context) -> ExitResult {
     let binary = args.binary.unwrap_or_else(program);
     let path = greenroom_at(&binary)?;
     let host = context.running_host().await?;
-    let before = stats(&host).await?;
+    let before = host.stats().await?;
     let params = UpgradeParams { path: Some(path.display().to_string()), daemon_only: false };
     let started = Instant::now();
-    let agreed: UpgradeResult =
-        host.call("server.upgrade", &params, &format!("upgrade to {}", path.display())).await?;
+    let agreed = host
+        .call::<method::ServerUpgrade>(&params, &format!("upgrade to {}", path.display()))
+        .await?;
     let after = wait_for_new(&host, &before, agreed.keeper).await?;
     let took = started.elapsed();
     let lost = before.sessions.running.saturating_sub(after.sessions.running);
@@ -35,7 +47,7 @@ pub async fn run(args: UpgradeArgs, context: &Context) -> Outcome {
         "from": before.version, "to": after.version,
         "daemon_pid": after.daemon_pid, "keeper_pid": after.keeper_pid,
         "generation": after.keeper.generation, "sessions": after.sessions.running,
-        "took_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        "took_ms": millis(took),
     });
     context.out.answer(&value, || {
         let keeper = if agreed.keeper { " and keeper" } else { "" };
@@ -55,18 +67,14 @@ pub async fn run(args: UpgradeArgs, context: &Context) -> Outcome {
     Ok(0)
 }
 
-async fn stats(host: &Host) -> Result<StatsResult, Failure> {
-    host.call("server.stats", &Empty {}, "ask the host").await
-}
-
 async fn wait_for_new(
-    host: &Host,
+    host: &HostClient,
     before: &StatsResult,
     keeper: bool,
 ) -> Result<StatsResult, Failure> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let now = stats(host).await?;
+        let now = host.stats().await?;
         let new_keeper = !keeper || now.keeper.generation > before.keeper.generation;
         if now.daemon_pid != before.daemon_pid && new_keeper {
             return Ok(now);

@@ -1,21 +1,55 @@
 //! `greenroom wait`: until something holds in a session, with an exit code per outcome.
 
-use greenroom_client::ClientError;
-use greenroom_protocol::FaultKind;
+use std::time::Duration;
+
+use clap::Args;
+use greenroom_client::{ClientError, method};
 use greenroom_protocol::api::OneOrMany;
-use greenroom_protocol::api::matcher::{Found, Matcher, Outcome as Match, ScreenStable, Test};
+use greenroom_protocol::api::matcher::{Found, Matcher, Outcome, ScreenStable, Test};
 use greenroom_protocol::api::screen::SnapshotFormat;
+use greenroom_protocol::api::session::SessionState;
 use greenroom_protocol::api::session::{
     ExitStatus, InfoParams, SnapshotChoice, WaitParams, WaitResult,
 };
+use greenroom_protocol::{Fault, FaultKind};
 
 use super::Context;
-use crate::cli::{Until, WaitArgs};
-use crate::error::{Failure, Outcome};
-use crate::host::{Host, called};
-use crate::output::span;
+use crate::cli::{SessionArg, parse_time, parse_until};
+use crate::error::{ExitResult, Failure};
+use crate::host::{HostClient, called};
+use crate::output::{millis, span};
 
-pub async fn run(args: WaitArgs, context: &Context) -> Outcome {
+/// Wait until something holds in a session
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  greenroom wait s3 --until exit\n  greenroom wait s3 --until stable=500 --timeout 2m\n  greenroom wait s3 --until 'text=tests? passed' --until exit\n  greenroom wait s3 --until state=exited\n\nSeveral conditions: the first that holds. Exit codes: 0 matched, 3 timeout,\n  4 the session needs input, 6 the session ended first."
+)]
+pub struct WaitArgs {
+    #[command(flatten)]
+    pub session: SessionArg,
+    /// exit, success (exit with status 0, else 1), stable[=MS], text=REGEX or state=NAME
+    /// (repeatable: the first that holds)
+    #[arg(long, value_name = "COND", required = true, value_parser = parse_until)]
+    pub until: Vec<Until>,
+    /// For how long: 500ms, 30s, 2m, 1h
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
+    pub timeout: Duration,
+    /// Text must come from output after this sequence number
+    #[arg(long, value_name = "SEQ")]
+    pub since: Option<u64>,
+}
+
+/// A condition of `wait`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Until {
+    Exit,
+    Success,
+    Stable(u64),
+    Text(String),
+    State(SessionState),
+}
+
+pub async fn run(args: WaitArgs, context: &Context) -> ExitResult {
     let session = &args.session.session;
     let host = context.host().await?;
     let found = first_of(&host, &args).await.map_err(|error| {
@@ -39,13 +73,12 @@ pub async fn run(args: WaitArgs, context: &Context) -> Outcome {
         Failure { message, ..failure }
             .hint(format!("see what it shows with greenroom read {session}"))
     })?;
-    context.out.answer(&found, || found.outcome.as_ref().map(describe).unwrap_or_default())?;
-    Ok(0)
+    context.out.answer(&found, || found.outcome.as_ref().map(describe).unwrap_or_default())
 }
 
 /// A text counts when it is on the screen, or went by since now: a fast program may scroll it away
 /// between two looks. Those are two waits, because each has a scope of its own.
-async fn first_of(host: &Host, args: &WaitArgs) -> Result<WaitResult, ClientError> {
+async fn first_of(host: &HostClient, args: &WaitArgs) -> Result<WaitResult, ClientError> {
     let session = &args.session.session;
     let patterns: Vec<Matcher> = args.until.iter().filter_map(in_output).collect();
     let since = match args.since {
@@ -53,7 +86,7 @@ async fn first_of(host: &Host, args: &WaitArgs) -> Result<WaitResult, ClientErro
         None if patterns.is_empty() => None,
         None => {
             let params = InfoParams::of(session);
-            Some(host.client.session_info(&params).await?.seq)
+            Some(host.client.call::<method::SessionInfo>(&params).await?.seq)
         }
     };
     let wait = |tests: Vec<Matcher>, since: Option<u64>| WaitParams {
@@ -64,22 +97,28 @@ async fn first_of(host: &Host, args: &WaitArgs) -> Result<WaitResult, ClientErro
     };
     let now = wait(args.until.iter().map(on_screen).collect(), args.since);
     if patterns.is_empty() {
-        return host.client.session_wait(&now).await;
+        return host.client.wait(&now).await;
     }
     let passing = wait(patterns, since);
-    let (now, passing) = (host.client.session_wait(&now), host.client.session_wait(&passing));
+    let (now, passing) = (host.client.wait(&now), host.client.wait(&passing));
     tokio::pin!(now, passing);
-    // Either may succeed after the other gave up; the first failure is the one to tell.
-    tokio::select! {
-        found = &mut now => match found {
-            Ok(found) => Ok(found),
-            Err(error) => passing.await.map_err(|_| error),
-        },
-        found = &mut passing => match found {
-            Ok(found) => Ok(found),
-            Err(error) => now.await.map_err(|_| error),
-        },
+    // Either may succeed after the other gave up.
+    let (first, second) = tokio::select! {
+        first = &mut now => (first, passing.as_mut()),
+        first = &mut passing => (first, now.as_mut()),
+    };
+    match first {
+        Ok(found) => Ok(found),
+        Err(first) => {
+            second.await.map_err(|second| if is_behind(&second) { second } else { first })
+        }
     }
+}
+
+/// Filters have not answered for all of it: nobody can say that it ended without what was waited
+/// for. Any other failure counts as it came.
+fn is_behind(error: &ClientError) -> bool {
+    error.fault().is_some_and(Fault::is_behind)
 }
 
 /// It ended, and not well: the command failed, rather than that there was nothing to wait for.
@@ -89,10 +128,6 @@ fn unsuccessful(session: &str, failure: Failure) -> Failure {
     let failed = Failure::failed(format!("{session} did not succeed: {status}"));
     Failure { data: failure.data, ..failed }
         .hint(format!("see what it shows with greenroom read {session}"))
-}
-
-fn millis(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn one_of(mut tests: Vec<Matcher>) -> Matcher {
@@ -119,7 +154,7 @@ fn in_output(until: &Until) -> Option<Matcher> {
     }
 }
 
-fn describe(found: &Match) -> String {
+fn describe(found: &Outcome) -> String {
     match &found.found {
         Found::Any { matched, .. } => describe(matched),
         Found::ScreenRegex { capture, .. } | Found::TranscriptRegex { capture, .. } => {

@@ -1,9 +1,9 @@
 //! Starting a keeper, and what it says of its start.
 //!
-//! In: where everything of that host lies. Out: the process, and one of three words: it is up, somebody else has the
-//! directory, or why it will not be up. Absent on purpose: what to do about each of them.
+//! In: where everything of that host lies. Out: the process, and one of three words: it is up,
+//! somebody else has the directory, or why it will not be up. Absent on purpose: what to do about
+//! each of them.
 
-use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,16 +21,6 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Longest text on the ready pipe: the keeper sends at most 4 KiB of a failed daemon's last words.
 const READY_MAX: u64 = 16 * 1024;
 
-/// A keeper about to be started.
-pub struct Keeper {
-    pub command: Command,
-}
-
-/// The other end of a keeper's ready pipe.
-pub struct Ready {
-    pipe: pipe::Receiver,
-}
-
 /// What a keeper says of its start.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
@@ -43,42 +33,37 @@ pub enum Said {
     Failed(String),
 }
 
-impl Keeper {
-    /// This program as a keeper. Its stdin will be the ready pipe: the only descriptor that can be
-    /// handed to a child without unsafe code and is of no use to it.
-    ///
-    /// `home` is where everything of that host lies, if not where the environment says.
-    pub fn command(home: Option<&Path>, args: &[OsString]) -> Keeper {
-        let mut command = Command::new(program());
-        command.arg0("greenroom").arg("keeper").arg("--ready").args(args).current_dir("/");
-        if let Some(home) = home {
-            command.env("GREENROOM_HOME", home);
-        }
-        Keeper { command }
+/// This program as a keeper. Its stdin will be the ready pipe: the only descriptor that can be
+/// handed to a child without unsafe code and is of no use to it.
+///
+/// `home` is where everything of that host lies, if not where the environment says.
+pub fn command(home: Option<&Path>) -> Command {
+    let mut command = Command::new(program());
+    command.arg0("greenroom").arg("keeper").arg("--ready").current_dir("/");
+    if let Some(home) = home {
+        command.env("GREENROOM_HOME", home);
     }
-
-    /// Starts it.
-    pub fn start(mut self) -> Result<(Child, Ready), Failure> {
-        let refuse = |error: std::io::Error| Failure::io("cannot start the host", &error);
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| refuse(error.into()))?;
-        let pipe = pipe::Receiver::from_owned_fd(read).map_err(refuse)?;
-        let child = self.command.stdin(Stdio::from(write)).spawn().map_err(refuse)?;
-        Ok((child, Ready { pipe }))
-    }
+    command
 }
 
-impl Ready {
-    /// Waits until the host is up, or for the reason why it will not be.
-    pub async fn wait(self) -> Said {
-        let mut bytes = Vec::new();
-        let mut pipe = self.pipe.take(READY_MAX);
-        let read = tokio::time::timeout(START_PATIENCE, pipe.read_to_end(&mut bytes)).await;
-        let text = String::from_utf8_lossy(&bytes);
-        match read {
-            Err(_) => Said::Failed(format!("it is not up after {} s", START_PATIENCE.as_secs())),
-            Ok(Err(error)) => Said::Failed(plain(&error)),
-            Ok(Ok(_)) => Said::read(&text),
-        }
+/// Starts it. What it says comes when the host is up, or will not be. The command is dropped here:
+/// it holds an end of the ready pipe, which must close with the keeper.
+pub fn start(mut command: Command) -> Result<(Child, impl Future<Output = Said>), Failure> {
+    let refuse = |error: std::io::Error| Failure::io("cannot start the host", &error);
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| refuse(error.into()))?;
+    let pipe = pipe::Receiver::from_owned_fd(read).map_err(refuse)?;
+    let child = command.stdin(Stdio::from(write)).spawn().map_err(refuse)?;
+    Ok((child, said(pipe)))
+}
+
+async fn said(pipe: pipe::Receiver) -> Said {
+    let mut bytes = Vec::new();
+    let mut pipe = pipe.take(READY_MAX);
+    let read = tokio::time::timeout(START_PATIENCE, pipe.read_to_end(&mut bytes)).await;
+    match read {
+        Err(_) => Said::Failed(format!("it is not up after {} s", START_PATIENCE.as_secs())),
+        Ok(Err(error)) => Said::Failed(plain(&error)),
+        Ok(Ok(_)) => Said::read(&String::from_utf8_lossy(&bytes)),
     }
 }
 
@@ -101,11 +86,11 @@ impl Said {
 
 /// A keeper that must not outlive whoever started it.
 #[derive(Debug)]
-pub struct Stopped(Option<Child>);
+pub struct OwnedKeeper(Option<Child>);
 
-impl Stopped {
-    pub fn new(keeper: Child) -> Stopped {
-        Stopped(Some(keeper))
+impl OwnedKeeper {
+    pub fn new(keeper: Child) -> OwnedKeeper {
+        OwnedKeeper(Some(keeper))
     }
 
     pub fn keeper(&mut self) -> Option<&mut Child> {
@@ -134,7 +119,7 @@ impl Stopped {
     }
 }
 
-impl Drop for Stopped {
+impl Drop for OwnedKeeper {
     fn drop(&mut self) {
         self.end();
     }

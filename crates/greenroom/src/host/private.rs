@@ -2,11 +2,11 @@
 
 use std::process::Stdio;
 
-use greenroom_daemon::Paths;
+use greenroom_config::Paths;
 use greenroom_protocol::api::server::ShutdownParams;
 
-use super::keeper::{Keeper, Said, Stopped};
-use super::{Host, paths};
+use super::keeper::{self, OwnedKeeper, Said};
+use super::{HostClient, paths};
 use crate::error::Failure;
 
 /// Sessions of a private host end with it; whoever needs longer has been told by EOF already.
@@ -15,14 +15,15 @@ const PRIVATE_GRACE_MS: u64 = 1000;
 /// It ends with [`PrivateHost::stop`], or at the latest when this value is dropped.
 #[derive(Debug)]
 pub struct PrivateHost {
-    pub host: Host,
-    keeper: Stopped,
+    pub host: HostClient,
+    keeper: OwnedKeeper,
     /// Dropped after the keeper.
     pub home: tempfile::TempDir,
 }
 
 impl PrivateHost {
-    /// Starts it; its configuration is the user's. Dropping the future half way leaves nothing behind.
+    /// Starts it; its configuration is the user's. Dropping the future half way leaves nothing
+    /// behind.
     pub async fn start() -> Result<PrivateHost, Failure> {
         let refuse = |error: std::io::Error| {
             Failure::io("cannot make a directory for a private host", &error)
@@ -32,17 +33,17 @@ impl PrivateHost {
         if let Some(config) = config {
             std::fs::copy(config, home.path().join("config.toml")).map_err(refuse)?;
         }
-        let mut command = Keeper::command(Some(home.path()), &[]);
-        command.command.stdout(Stdio::null()).stderr(Stdio::null());
-        let (keeper, ready) = command.start()?;
-        let keeper = Stopped::new(keeper);
-        match ready.wait().await {
+        let mut command = keeper::command(Some(home.path()));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let (keeper, said) = keeper::start(command)?;
+        let keeper = OwnedKeeper::new(keeper);
+        match said.await {
             Said::Up => {}
             Said::Held { why, .. } | Said::Failed(why) => {
                 return Err(Failure::unavailable(format!("cannot start a private host: {why}")));
             }
         }
-        let host = Host::at(&Paths::below(home.path()).socket()).await?;
+        let host = HostClient::at(&Paths::below(home.path()).socket()).await?;
         Ok(PrivateHost { host, keeper, home })
     }
 

@@ -1,10 +1,13 @@
 //! Tables that fit the window they are read in.
 //!
-//! In: cells, each of which says which side of it matters. Out: lines. On a terminal columns give way until the table
-//! fits; in a pipe nothing is cut, whatever its width. Absent on purpose: borders, sorting.
+//! In: cells, each of which says which side of it matters. Out: lines. On a terminal columns give
+//! way until the table fits; in a pipe nothing is cut, whatever its width. Absent on purpose:
+//! borders, sorting.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use textwrap::WordSplitter::NoHyphenation;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{Output, Tone, elide, elide_start, one_line};
@@ -24,7 +27,7 @@ pub struct Cell {
     keeps: Keeps,
 }
 
-/// What of a cell stays if it does not fit.
+/// Which part of a cell is kept if it does not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Keeps {
     #[default]
@@ -58,23 +61,27 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 impl Output {
-    /// A table that fits the window: columns named in `shrink` give way, widest first; the first of them last.
-    pub fn table(&self, head: &[&str], rows: &[Vec<Cell>], shrink: &[&str]) -> String {
-        let mut widths: Vec<usize> = (0..head.len())
-            .map(|column| {
-                let cells = rows.iter().filter_map(|row| row.get(column));
-                cells.map(|cell| cell.text.width()).chain([head[column].width()]).max().unwrap_or(0)
-            })
-            .collect();
+    /// A table that fits the window: columns named in `shrink` give way, widest first; the first of
+    /// them last.
+    pub fn table<const N: usize>(
+        &self,
+        head: [&str; N],
+        rows: impl IntoIterator<Item = [Cell; N]>,
+        shrink: &[&str],
+    ) -> String {
+        let heads = head.map(|name| Cell::toned(Tone::Head, name));
+        let rows: Vec<[Cell; N]> = std::iter::once(heads).chain(rows).collect();
+        let mut widths = [0; N];
+        for row in &rows {
+            widths = std::array::from_fn(|at| widths[at].max(row[at].text.width()));
+        }
+        let wraps = rows.iter().any(|row| row[N - 1].keeps == Keeps::All);
         let below = match self.columns {
-            Some(columns) => squeeze(&mut widths, head, rows, shrink, columns),
+            Some(columns) => squeeze(&mut widths, head, wraps, shrink, columns),
             None => None,
         };
-        let heads: Vec<Cell> = head.iter().map(|name| Cell::toned(Tone::Head, *name)).collect();
         let mut text = String::new();
-        for row in std::iter::once(&heads).chain(rows) {
-            self.row(&mut text, row, &widths, below);
-        }
+        rows.iter().for_each(|row| self.row(&mut text, row, &widths, below));
         text
     }
 
@@ -113,27 +120,24 @@ fn end_line(text: &mut String) {
     text.push('\n');
 }
 
-/// Makes the columns fit. Answers the width of the last column's own lines if it has to stand below.
-fn squeeze(
-    widths: &mut [usize],
-    head: &[&str],
-    rows: &[Vec<Cell>],
+/// Makes the columns fit. Answers the width of the last column's own lines if it has to stand
+/// below.
+fn squeeze<const N: usize>(
+    widths: &mut [usize; N],
+    head: [&str; N],
+    wraps: bool,
     shrink: &[&str],
     columns: usize,
 ) -> Option<usize> {
-    let gaps = 2 * head.len().saturating_sub(1);
-    let over = |widths: &[usize]| (widths.iter().sum::<usize>() + gaps).saturating_sub(columns);
-    let last = head.len().saturating_sub(1);
-    let wraps = rows.iter().any(|row| row.get(last).is_some_and(|cell| cell.keeps == Keeps::All));
+    let last = N - 1;
+    let over =
+        |widths: &[usize; N]| (widths.iter().sum::<usize>() + 2 * last).saturating_sub(columns);
     if wraps {
         let least = WRAP_TO.min(widths[last]);
         widths[last] = widths[last].saturating_sub(over(widths)).max(least);
     }
-    let least: Vec<usize> = widths
-        .iter()
-        .zip(head)
-        .map(|(width, name)| SHRINK_TO.max(name.width()).min(*width))
-        .collect();
+    let least: [usize; N] =
+        std::array::from_fn(|at| SHRINK_TO.max(head[at].width()).min(widths[at]));
     let (first, others) = shrink.split_at(shrink.len().min(1));
     for group in [others, first] {
         let named: Vec<usize> =
@@ -153,33 +157,8 @@ fn squeeze(
 }
 
 /// `text` in lines of at most `width` columns, broken between words where there are any.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let width = width.max(1);
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let mut word = word.to_owned();
-        loop {
-            let line = lines.last_mut().expect("there is always a line");
-            let gap = usize::from(!line.is_empty());
-            if line.width() + gap + word.width() <= width {
-                line.push_str(&" ".repeat(gap));
-                line.push_str(&word);
-                break;
-            }
-            if line.is_empty() {
-                let part = elide(&word, width, "");
-                // A character wider than the line stands alone.
-                let part = if part.is_empty() { word.chars().take(1).collect() } else { part };
-                word = word[part.len()..].to_owned();
-                *line = part;
-            }
-            lines.push(String::new());
-        }
-    }
-    if lines.len() > 1 && lines.last().is_some_and(String::is_empty) {
-        lines.pop();
-    }
-    lines
+fn wrap(text: &str, width: usize) -> Vec<Cow<'_, str>> {
+    textwrap::wrap(text, textwrap::Options::new(width).word_splitter(NoHyphenation))
 }
 
 #[cfg(test)]
@@ -189,16 +168,16 @@ mod tests {
 
     #[test]
     fn tables_fit_and_say_what_they_left_out() {
-        let rows = vec![vec![Cell::from("s1"), Cell::from("x".repeat(100)), Cell::from("running")]];
-        let text = plain(40).table(&["ID", "CWD", "STATE"], &rows, &["CWD"]);
+        let row = [Cell::from("s1"), Cell::from("x".repeat(100)), Cell::from("running")];
+        let text = plain(40).table(["ID", "CWD", "STATE"], [row], &["CWD"]);
         assert!(text.lines().all(|line| line.width() <= 40), "{text}");
         assert!(text.contains('…') && text.contains("running"), "{text}");
     }
 
     #[test]
     fn a_pipe_gets_everything() {
-        let rows = vec![vec![Cell::path("x".repeat(300)), Cell::whole("y ".repeat(200))]];
-        let text = plain(None).table(&["PATH", "WHY"], &rows, &["PATH"]);
+        let row = [Cell::path("x".repeat(300)), Cell::whole("y ".repeat(200))];
+        let text = plain(None).table(["PATH", "WHY"], [row], &["PATH"]);
         assert_eq!(text.lines().count(), 2);
         assert!(text.contains(&"x".repeat(300)) && !text.contains('…'), "{text}");
     }
@@ -206,8 +185,8 @@ mod tests {
     #[test]
     fn paths_keep_their_end_and_the_widest_gives_way() {
         let path = "/home/somebody/.local/state/worktrees/app/feat-17";
-        let rows = vec![vec![Cell::from("name"), Cell::path(path), Cell::from("make -j8")]];
-        let text = plain(40).table(&["NAME", "CWD", "COMMAND"], &rows, &["NAME", "CWD", "COMMAND"]);
+        let row = [Cell::from("name"), Cell::path(path), Cell::from("make -j8")];
+        let text = plain(40).table(["NAME", "CWD", "COMMAND"], [row], &["NAME", "CWD", "COMMAND"]);
         assert!(text.contains("feat-17") && text.contains("make -j8"), "{text}");
         assert!(text.lines().all(|line| line.width() <= 40), "{text}");
     }
@@ -215,10 +194,10 @@ mod tests {
     #[test]
     fn the_reason_is_whole_beside_or_below() {
         let why = "3 commits are on no other branch or remote: a1b2c3d, d4e5f6a; 2 files modified";
-        let rows =
-            vec![vec![Cell::from("feat"), Cell::path("/a/b/c/d/e/f/g/h/i"), Cell::whole(why)]];
+        let row = [Cell::from("feat"), Cell::path("/a/b/c/d/e/f/g/h/i"), Cell::whole(why)];
         for columns in [80, 50, 30] {
-            let text = plain(columns).table(&["SLUG", "PATH", "WHY"], &rows, &["SLUG", "PATH"]);
+            let text =
+                plain(columns).table(["SLUG", "PATH", "WHY"], [row.clone()], &["SLUG", "PATH"]);
             assert!(text.lines().all(|line| line.width() <= columns), "{columns}: {text}");
             let words: Vec<&str> = text.split_whitespace().collect();
             let found = why.split(' ').filter(|word| words.contains(word)).count();

@@ -1,40 +1,33 @@
-//! Agents in a sandbox: their state is a private copy that goes on from session to session, what they plant stays there, a
-//! login that was refreshed comes back, and their hooks are heard. The agents are scripts; real ones are for `make test-agents`.
+//! Agents in a sandbox: their state is a private copy that goes on from session to session, what
+//! they plant stays there, a login that was refreshed comes back, and their hooks are heard. The
+//! agents are scripts; real ones are for `make test-agents`.
 #![expect(clippy::print_stderr, reason = "what was not run is said")]
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use test_kit::place;
+use test_kit::user::User;
 
 use crate::support::{Home, Said, eventually};
 
-/// Nobody on any machine we know.
-const OTHER_UID: u32 = 61_001;
-
-/// `home` of the user, `work` for sessions, `state` of the host, `bin` with what is called like agents.
+/// `home` of the user, `work` for sessions, `state` of the host, `bin` with what is called like
+/// agents.
 struct Place {
     home: Home,
-    uid: u32,
 }
 
 impl Place {
     fn new() -> Place {
-        let root = rustix::process::geteuid().is_root();
-        let uid = if root { OTHER_UID } else { rustix::process::geteuid().as_raw() };
-        let dir = tempfile::Builder::new().prefix("gr-agents-").tempdir_in("/var/tmp").unwrap();
-        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        let home = Home::of(uid, dir, "state");
-        let place = Place { home, uid };
+        let place = Place { home: Home::of(User::Ordinary.uid(), place::public(), "state") };
         for name in ["home", "work"] {
             std::fs::create_dir(place.at(name)).unwrap();
         }
         for agent in ["claude", "codex", "gemini"] {
             // Runs what the test says.
-            place.write(&format!("bin/{agent}"), "#!/bin/sh\n. ./script\n");
-            let path = place.at(&format!("bin/{agent}"));
-            std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+            place::program(&place.at("bin").join(agent), "#!/bin/sh\n. ./script\n");
         }
         place.own();
         place
@@ -53,7 +46,7 @@ impl Place {
 
     fn own(&self) {
         for name in ["home", "work", "elsewhere"] {
-            give(&self.at(name), self.uid);
+            User::Ordinary.owns(&self.at(name));
         }
     }
 
@@ -93,14 +86,6 @@ impl Place {
         let text = self.ok(&["events", "--json"]);
         let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         all.filter(|event| event["kind"] == "agent.event").collect()
-    }
-}
-
-fn give(path: &Path, uid: u32) {
-    let Ok(about) = path.symlink_metadata() else { return };
-    std::os::unix::fs::lchown(path, Some(uid), Some(uid)).unwrap();
-    if about.is_dir() {
-        std::fs::read_dir(path).unwrap().for_each(|entry| give(&entry.unwrap().path(), uid));
     }
 }
 
@@ -210,6 +195,89 @@ fn a_state_that_is_a_link_or_elsewhere_is_as_safe() {
     assert_eq!(snapshot(&place.at("elsewhere")), before);
 }
 
+/// Tries to plant in a directory into which the user's own settings lead, or which they are.
+fn tries_in(place: &Place, cwd: &str, flags: &[&str], argv: &[&str]) -> Said {
+    let cwd = place.at(cwd).display().to_string();
+    let args = [&["new", "--cwd", &cwd], flags, &["--"], argv].concat();
+    let said = place.run(&args);
+    if said.code == 0 {
+        place.ok(&["wait", said.out.trim_end(), "--until", "exit", "--timeout", "60s"]);
+    }
+    said
+}
+
+#[test]
+fn settings_that_lead_into_the_directory_cannot_be_planted() {
+    let place = Place::new();
+    if !place.able("full") {
+        return;
+    }
+    let reduced = place.able("reduced");
+    let plant = "for at in settings.json claude/settings.json claude/new; do echo planted > $at; done 2>/dev/null; \
+        mv claude away; mkdir -p claude; echo planted > claude/settings.json; ln -sfn away claude; echo ran > ran";
+    place.write("home/dotfiles/script", plant);
+    place.write("home/dotfiles/settings.json", "{}");
+    place.write("home/dotfiles/claude/settings.json", "{}");
+    let state = place.at("home/.claude");
+    let believed = || text(state.join("settings.json"));
+    let links: [(&dyn Fn(), &str); 2] = [
+        (
+            &|| {
+                std::fs::create_dir(&state).unwrap();
+                symlink(place.at("home/dotfiles/settings.json"), state.join("settings.json"))
+                    .unwrap();
+            },
+            "dotfiles/settings.json",
+        ),
+        (
+            &|| {
+                // What nobody believed before was the session's to change.
+                for left in ["home/.claude", "home/dotfiles/claude", "home/dotfiles/away"] {
+                    std::fs::remove_dir_all(place.at(left)).unwrap();
+                }
+                place.write("home/dotfiles/claude/settings.json", "{}");
+                symlink(place.at("home/dotfiles/claude"), &state).unwrap();
+            },
+            "dotfiles/claude",
+        ),
+    ];
+    for (link, fixed) in links {
+        link();
+        place.own();
+        for argv in [&["claude"][..], &["bash", "./script"]] {
+            let said = tries_in(&place, "home/dotfiles", &["--sandbox"], argv);
+            assert_eq!(said.code, 0, "{said:?}");
+            assert_eq!(text(place.at("home/dotfiles/ran")), "ran\n", "{argv:?}");
+            assert_eq!(believed(), "{}", "{argv:?}: {fixed}");
+            assert!(!state.join("new").exists(), "{argv:?}: {fixed}");
+            std::fs::remove_file(place.at("home/dotfiles/ran")).unwrap();
+            if reduced {
+                let said = tries_in(&place, "home/dotfiles", &["--sandbox=reduced"], argv);
+                assert!(
+                    said.code != 0 && said.err.contains("level reduced cannot keep it"),
+                    "{said:?}"
+                );
+                assert!(said.err.contains("hint: use --sandbox=full"), "{said:?}");
+            }
+        }
+        let cwd = place.at("home/dotfiles").display().to_string();
+        let said = place.run(&["sandbox", "explain", "--cwd", &cwd, "--", "bash"]);
+        assert!(
+            said.out.lines().any(|line| line.contains("fixed") && line.contains(fixed)),
+            "{said:?}"
+        );
+        assert!(said.err.contains("stays as it is"), "{said:?}");
+    }
+    std::fs::create_dir(place.at("home/dotfiles/claude/skills")).unwrap();
+    place.own();
+    for cwd in ["home/.claude", "home/dotfiles/claude/skills"] {
+        let said =
+            tries_in(&place, cwd, &["--sandbox"], &["bash", "-c", "echo planted > settings.json"]);
+        assert!(said.code != 0 && said.err.contains("where claude keeps its state"), "{said:?}");
+    }
+    assert_eq!(believed(), "{}");
+}
+
 #[test]
 fn settings_of_the_project_are_fixed_unless_granted() {
     let place = Place::new();
@@ -218,10 +286,12 @@ fn settings_of_the_project_are_fixed_unless_granted() {
     }
     place.write("home/.codex/config.toml", "");
     place.write("work/.mcp.json", "{}");
-    let script = "echo planted > .claude/settings.json; mkdir -p .codex/x; echo planted > .mcp.json; echo yes > CLAUDE.md\n";
+    place.write("work/.aider.conf.yml", "model: x\n");
+    let script = "echo test-cmd: planted > .aider.conf.yml; echo planted > .claude/settings.json; mkdir -p .codex/x; echo planted > .mcp.json; echo yes > CLAUDE.md\n";
     place.session(&["--sandbox"], "claude", script);
     let file = |name: &str| text(place.at("work").join(name));
     assert_eq!((file(".claude/settings.json"), file(".mcp.json")), (String::new(), "{}".into()));
+    assert_eq!(file(".aider.conf.yml"), "model: x\n");
     assert!(!place.at("work/.codex/x").exists());
     assert_eq!(file("CLAUDE.md"), "yes\n", "words are part of the work");
     place.session(&["--sandbox", "--allow-write", ".claude"], "claude", script);

@@ -1,10 +1,11 @@
-//! True answers of the binary: to whoever closes stdin behind its last request, and to waits that cannot hold.
+//! True answers of the binary: to whoever closes stdin behind its last request, and to waits that
+//! cannot hold.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::Home;
+use crate::support::{Home, eventually};
 
 fn create(id: u64) -> String {
     let params = json!({ "command": ["true"] });
@@ -111,4 +112,36 @@ fn success_is_exit_with_status_0() {
     let running = home.shell("read x");
     let said = home.run(&["wait", &running, "--until", "success", "--timeout", "100ms"]);
     assert_eq!(said.code, 3, "{said:?}");
+}
+
+/// Reads a line, and takes its time.
+const SLOW: &str = "#!/usr/bin/env python3\nimport sys, time\nsys.stdin.readline()\ntime.sleep(0.05)\nprint('{}')\n";
+const MANIFEST: &str = "schema = 1\n[plugin]\nname = \"slow\"\nversion = \"1\"\n[[runtime]]\nid = \"main\"\n\
+    kind = \"oneshot\"\ncommand = [\"./run\"]\n[[hooks]]\nhook = \"output.filter\"\nstage = \"redact\"\n\
+    timeout_ms = 20000\n[capabilities]\n\"output.filter\" = true\n";
+
+/// The program has ended, but not all it printed was let through: nobody can say that the text does
+/// not come.
+#[test]
+fn a_wait_beside_filters_that_are_behind_times_out() {
+    let home = Home::new();
+    std::fs::write(home.path().join("config.toml"), "[plugins]\nenabled = true\n").unwrap();
+    let source = home.path().join("source/slow");
+    std::fs::create_dir_all(&source).unwrap();
+    std::fs::write(source.join("plugin.toml"), MANIFEST).unwrap();
+    std::fs::write(source.join("run"), SLOW).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(source.join("run"), mode).unwrap();
+    home.run(&["plugin", "add", &source.display().to_string()]);
+    home.ok(&["plugin", "grant", "slow"]);
+    let id = home.shell("i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo number $i; done");
+    home.ok(&["wait", &id, "--until", "exit"]);
+    let said = home.run(&["wait", &id, "--until", "text=number 200", "--timeout", "500ms"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.err.contains("filters have not answered yet for"), "{said:?}");
+    home.ok(&["wait", &id, "--until", "text=number 200", "--timeout", "1m"]);
+    eventually("all is let through, and it is not in it", || {
+        let said = home.run(&["wait", &id, "--until", "text=number 201", "--timeout", "500ms"]);
+        (said.code == 6).then_some(())
+    });
 }

@@ -379,3 +379,56 @@ fn tmux_as_the_outer_terminal_agrees() {
     let all = tmux.run(&["capture-pane", "-p", "-S", "-100"]);
     assert!(all.contains("echo before"), "the scrollback is gone: {all}");
 }
+
+#[test]
+fn what_scrolled_away_is_in_the_terminals_own_scrollback() {
+    let home = Home::new();
+    // As large as the terminal: one picture.
+    home.ok(&[
+        "new",
+        "--size",
+        "90x25",
+        "--",
+        "sh",
+        "-c",
+        "seq -f 'line %g.' 1 300; read x; printf '\\033[?1049hfull'; read x",
+    ]);
+    home.wait_text("s1", "line 300\\.");
+    let tmux = Tmux::start(home, "env PS1='outer> ' sh -i");
+    tmux.sees("outer>");
+    let attached = |flags: &str, sees: &str| {
+        tmux.run(&["send-keys", &format!("clear; greenroom attach s1 {flags}"), "Enter"]);
+        tmux.sees(sees);
+        let all = tmux.run(&["capture-pane", "-p", "-S", "-2000"]);
+        tmux.run(&["send-keys", "C-b", "d"]);
+        tmux.sees("[detached from s1]");
+        tmux.run(&["send-keys", "clear", "Enter"]);
+        eventually("cleared", || {
+            (!tmux.run(&["capture-pane", "-p"]).contains("detached")).then_some(())
+        });
+        tmux.run(&["clear-history"]);
+        all.lines().filter(|line| line.starts_with("line ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let counted = |from: u32| (from..=300).map(|it| format!("line {it}.")).collect::<Vec<_>>();
+    assert_eq!(attached("", "line 300."), counted(1), "each once, in order");
+    let some = attached("--history 10", "line 300.");
+    assert!((20..50).contains(&some.len()), "{some:?}");
+    assert_eq!(some, counted(301 - u32::try_from(some.len()).unwrap()));
+    let none = attached("--history 0", "line 300.");
+    assert_eq!(some.len() - none.len(), 10);
+    // The daemon's death is no second attach.
+    tmux.run(&["send-keys", "greenroom attach s1", "Enter"]);
+    tmux.sees("line 300.");
+    let pid = tmux.home.ok(&["stats", "daemon_pid"]);
+    kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    tmux.home.wait_text("s1", "line 300\\.");
+    tmux.run(&["send-keys", "Enter"]);
+    tmux.sees("full");
+    tmux.run(&["send-keys", "C-b", "d"]);
+    tmux.sees("[detached from s1]");
+    let all = tmux.run(&["capture-pane", "-p", "-S", "-2000"]);
+    assert_eq!(all.lines().filter(|line| *line == "line 5.").count(), 1, "{all}");
+    tmux.run(&["send-keys", "clear", "Enter"]);
+    tmux.run(&["clear-history"]);
+    assert_eq!(attached("", "full"), [] as [String; 0], "none above an alternate screen");
+}

@@ -1,10 +1,14 @@
-//! Damaged files of the host: it answers, shows nothing that was hidden before, and says what is wrong.
+//! Damaged files of the host: it answers, shows nothing that was hidden before, and says what is
+//! wrong.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use test_kit::wait::PATIENCE;
 
 use crate::support::{Home, Said, eventually};
 
@@ -82,13 +86,18 @@ fn assert_hidden(home: &Home, why: &str) -> String {
     seen
 }
 
-fn next_daemon(home: &Home) {
+#[track_caller]
+fn next_daemon(home: &Home, why: &str) {
     let old = home.daemon_pid();
     kill_process(Pid::from_raw(old).unwrap(), Signal::KILL).unwrap();
-    eventually("another daemon", || {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
         let said = home.run(&["ls", "--json"]);
-        (said.code == 0 && home.daemon_pid() != old).then_some(())
-    });
+        if said.code == 0 && home.daemon_pid() != old {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{why}: no other daemon: {said:?}");
+    }
 }
 
 /// A name, and what it does to a file.
@@ -134,12 +143,17 @@ fn files(top: &Path) -> Vec<PathBuf> {
 }
 
 /// Those on which what is hidden depends: the sample begins with them.
-const FIRST: [(&str, usize); 4] =
-    [("values.key", 1), ("sessions/s1/terms", 0), ("plugins.lock", 3), ("greenroom.db", 4)];
+const FIRST: [(&str, usize); 5] = [
+    ("values.key", 1),
+    ("sessions/s1/terms", 0),
+    ("plugins.lock", 3),
+    ("plugins.required", 2),
+    ("greenroom.db", 4),
+];
 
 #[test]
 fn soak_every_file_of_the_state_damaged_in_five_ways() {
-    let series = test_series::series("damaged files of the state", FIRST.len() as u64, 200);
+    let series = test_kit::series::series("damaged files of the state", FIRST.len() as u64, 200);
     let mut all: Vec<(PathBuf, usize)> = FIRST.map(|(file, way)| (file.into(), way)).to_vec();
     let home = governed();
     for file in files(&home.path().join("state")) {
@@ -160,7 +174,7 @@ fn soak_every_file_of_the_state_damaged_in_five_ways() {
             continue;
         }
         damage(&path);
-        next_daemon(&home);
+        next_daemon(&home, &why);
         let seen = assert_hidden(&home, &why);
         // Masks that were not there before are explained.
         let less = !home.run(&["read", "s1", "--transcript"]).out.contains("printed");
@@ -175,12 +189,89 @@ fn soak_every_file_of_the_state_damaged_in_five_ways() {
     }
 }
 
+/// What a new session shows after its script has printed everything, and what its `info` says.
+fn fresh(home: &Home, name: &str) -> (String, String) {
+    home.ok(&["new", "--name", name, "--", "sh", "print.sh"]);
+    let read = eventually("the new session prints", || {
+        let seen = home.ok(&["read", name, "--transcript"]);
+        seen.contains("printed").then_some(seen)
+    });
+    (read, home.ok(&["info", name]))
+}
+
+#[test]
+fn a_session_that_starts_after_damage_is_guarded_or_refused() {
+    let home = governed();
+    let state = home.path().join("state");
+    let (lock, note) = (state.join("plugins.lock"), state.join("plugins.required"));
+    let (lock_bytes, note_bytes) = (fs::read(&lock).unwrap(), fs::read(&note).unwrap());
+    let (store, aside) = (state.join("plugin-store"), home.path().join("aside"));
+    let hurt: [(&str, &dyn Fn()); 4] = [
+        ("junk", &|| fs::write(&lock, "junk\n").unwrap()),
+        ("empty", &|| fs::write(&lock, "").unwrap()),
+        ("gone", &|| fs::remove_file(&lock).unwrap()),
+        ("copies", &|| fs::rename(&store, &aside).unwrap()),
+    ];
+    for (how, damage) in hurt {
+        damage();
+        next_daemon(&home, how);
+        let (read, info) = fresh(&home, how);
+        assert!(!read.contains(LINE) && !read.contains("(by guard)"), "{how}: {read}");
+        assert!(info.contains("masked"), "{how}: {info}");
+        let doctor = home.run(&["doctor"]).out;
+        assert!(doctor.contains("plugin guard is required and cannot be asked"), "{how}: {doctor}");
+        let list = home.run(&["plugin", "list"]);
+        assert!(list.out.contains("guard") && list.err.contains("is required"), "{how}: {list:?}");
+        home.run(&["plugin", "info", "guard"]);
+        if aside.exists() {
+            fs::remove_dir_all(&store).unwrap();
+            fs::rename(&aside, &store).unwrap();
+        }
+        fs::write(&lock, &lock_bytes).unwrap();
+    }
+    // Nobody knows any more who guarded sessions.
+    fs::write(&lock, "junk\n").unwrap();
+    fs::write(&note, "junk\n").unwrap();
+    next_daemon(&home, "lock and note are junk");
+    let refused = home.run(&["new", "--", "sh", "print.sh"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("which plugins guard sessions"), "{refused:?}");
+    assert!(refused.err.contains("hint:") && refused.err.contains("plugins.required"));
+    assert!(home.run(&["doctor"]).out.contains("which plugins guard sessions"));
+    assert!(home.run(&["plugin", "list"]).err.contains("which plugins guard sessions"));
+    fs::write(&lock, &lock_bytes).unwrap();
+    fs::write(&note, &note_bytes).unwrap();
+    home.ok(&["plugin", "reload"]);
+    assert!(fresh(&home, "again").0.contains("(by guard)"));
+    // A gate, too.
+    let source = home.path().join("source/door");
+    let door = GUARD
+        .replace("guard", "door")
+        .replace("output.filter", "session.before")
+        .replace("\"session.before\" = true", "\"session.transform\" = true")
+        .replace("stage = \"redact\"\n", "")
+        .replace("\"mask\"\n", "\"block\"\n")
+        .replace("when = { regex = \"mask\" }\n", "");
+    plugin(&source, &door, "#!/bin/sh\nread -r line\necho '{\"action\":\"pass\"}'\n");
+    home.run(&["plugin", "add", &source.display().to_string()]);
+    home.ok(&["plugin", "grant", "door"]);
+    assert!(fresh(&home, "through").0.contains("(by guard)"));
+    fs::remove_file(&lock).unwrap();
+    next_daemon(&home, "no lock");
+    let refused = home.run(&["new", "--", "sh", "print.sh"]);
+    assert!(refused.code != 0 && refused.err.contains("door"), "{refused:?}");
+    // A user who turns one off, or removes it, does without it.
+    home.ok(&["plugin", "disable", "door"]);
+    home.ok(&["plugin", "remove", "guard"]);
+    assert!(fresh(&home, "bare").0.contains(LINE));
+}
+
 #[test]
 fn a_mistake_in_the_configuration_undoes_nothing() {
     let home = governed();
     let file = home.path().join("config.toml");
     fs::write(&file, format!("{CONFIG}atach = false\n")).unwrap();
-    next_daemon(&home);
+    next_daemon(&home, "a mistake");
     let seen = assert_hidden(&home, "a mistake");
     assert!(seen.contains("(by guard)") && seen.contains("config.toml:5"), "{seen}");
     let refused = home.run(&["new", "--", "cat"]);
@@ -193,7 +284,7 @@ fn a_mistake_in_the_configuration_undoes_nothing() {
     fs::write(&file, "[redact\n").unwrap();
     // Without the copy nothing is known but that much was hidden.
     fs::remove_file(home.path().join("state/config.good")).unwrap();
-    next_daemon(&home);
+    next_daemon(&home, "no copy");
     let seen = assert_hidden(&home, "no copy");
     assert!(seen.contains("guard would have filtered is masked"), "{seen}");
     fs::write(&file, CONFIG).unwrap();
@@ -202,7 +293,7 @@ fn a_mistake_in_the_configuration_undoes_nothing() {
     assert!(refused.err.contains("plugins.enabled") && refused.code == 1, "{refused:?}");
     // Plugins are off, and that is no mistake: what they filtered stays hidden.
     fs::write(&file, "").unwrap();
-    next_daemon(&home);
+    next_daemon(&home, "turned off");
     let seen = assert_hidden(&home, "turned off");
     assert!(seen.contains("plugins are turned off"), "{seen}");
     home.ok(&["new", "--", "cat"]);

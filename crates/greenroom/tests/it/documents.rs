@@ -1,23 +1,27 @@
-//! Every shell block of README.md and docs/, as a reader would type it: an ordinary user, a home of their own, a plain environment.
+//! Every shell block of README.md and docs/, as a reader would type it: an ordinary user, a home of
+//! their own, a plain environment.
 //!
-//! The blocks of a page are one conversation: one shell, in order, in a directory `project` that is a git repository with one commit.
-//! What a line may say about itself is in CONTRIBUTING.md: `not run: WHY`, `until Ctrl-C`. Lines that use a terminal get one.
-//! A page may prepare what a reader would have: a comment `<!-- sh … -->` is run and not shown.
+//! The blocks of a page are one conversation: one shell, in order, in a directory `project` that is
+//! a git repository with one commit. What a line may say about itself is in CONTRIBUTING.md:
+//! `not run: WHY`, `until Ctrl-C`. Lines that use a terminal get one. A page may prepare what a
+//! reader would have: a comment `<!-- sh … -->` is run and not shown.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use test_kit::user::give;
+use test_kit::{place, process, run};
 
 use crate::support::{BIN, link_or_copy};
 
-/// Who reads the pages, where the tests are run by root.
+/// Who reads the pages, where the tests are run by root. Limits on processes count all of a user's:
+/// this is not the ordinary user of the other tests.
 const READER: u32 = 61_234;
 
 /// No line of a page takes a tenth of it, also on a busy machine.
@@ -26,7 +30,8 @@ const LINE_LIMIT: Duration = Duration::from_secs(60);
 /// A line that never ends by itself is ended after this.
 const FOREVER: &str = "2";
 
-/// Before the first line of each page. Where a terminal is needed there is one, and Ctrl-b d is typed until it detaches.
+/// Before the first line of each page. Where a terminal is needed there is one, and Ctrl-b d is
+/// typed until it detaches.
 const PRELUDE: &str = r#"
 exec 3>&1 >"$LOG" 2>&1
 on_terminal() {
@@ -62,9 +67,7 @@ fn every_line_of_every_page_is_true() {
     if let Ok(word) = std::env::var("GREENROOM_PAGE") {
         pages.retain(|page| page.to_str().unwrap().contains(&word));
     }
-    // Not below `/tmp`: a sandbox has one of its own there.
-    let dir = tempfile::Builder::new().prefix("gr-docs-").tempdir_in("/var/tmp").unwrap();
-    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let dir = place::public();
     fs::create_dir(dir.path().join("bin")).unwrap();
     let bin = dir.path().join("bin/greenroom");
     link_or_copy(Path::new(BIN), &bin);
@@ -170,15 +173,13 @@ fn read_aloud(name: &str, lines: &[Line], home: &Path) -> Vec<String> {
     let (script, log) = (home.join(".page"), home.join(".log"));
     fs::write(&script, script_of(lines)).unwrap();
     fs::write(&log, "").unwrap();
-    let mut bash = Command::new("bash");
-    bash.arg(&script).current_dir(&project).env_clear().stdin(Stdio::null());
-    let bin = home.parent().unwrap().join("bin").display().to_string();
-    bash.env("HOME", home).env("PATH", format!("{bin}:/usr/local/bin:/usr/bin:/bin"));
-    bash.env("LANG", "C.UTF-8").env("TERM", "xterm").env("SHELL", "/bin/bash").env("LOG", &log);
+    let mut bash = run::plain("bash", home);
+    let bin = home.parent().unwrap().join("bin");
+    bash.arg(&script).current_dir(&project);
+    bash.env("PATH", format!("{}:{}", bin.display(), run::PATH));
+    bash.env("TERM", "xterm").env("SHELL", "/bin/bash").env("LOG", &log);
     if rustix::process::geteuid().is_root() {
-        for path in [home, &project, &script, &log] {
-            chown(path, Some(READER), Some(READER)).unwrap();
-        }
+        give(home, READER);
         bash.uid(READER).gid(READER);
     }
     let mut child = bash.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
@@ -254,27 +255,14 @@ fn tail(log: &Path, at: usize) -> String {
 
 /// Ends what runs our copy of the binary; nobody else has it.
 fn end_all(bin: &Path) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let mut left = Vec::new();
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
-            let exe = fs::read_link(entry.path().join("exe")).unwrap_or_default();
-            let ours = exe
-                .to_str()
-                .is_some_and(|exe| exe.trim_end_matches(" (deleted)") == bin.to_str().unwrap());
-            left.extend(pid.filter(|_| ours).and_then(Pid::from_raw));
+    let ours = |pid: &i32| {
+        let exe = process::link(*pid, "exe").unwrap_or_default();
+        exe.to_str().unwrap_or_default().trim_end_matches(" (deleted)") == bin.to_str().unwrap()
+    };
+    for pid in process::all().into_iter().filter(ours).filter_map(Pid::from_raw) {
+        if !process::gone_within(pid, Duration::from_secs(10)) {
+            let _ = kill_process(pid, Signal::KILL);
         }
-        if left.is_empty() {
-            return;
-        }
-        if Instant::now() > deadline {
-            for pid in left {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            return;
-        }
-        std::thread::park_timeout(Duration::from_millis(50));
     }
 }
 
@@ -290,11 +278,11 @@ fn count_the_day(name: &str, lines: &[Line], home: &Path) -> Option<String> {
     (!(20..=30).contains(&count)).then(|| format!("{name}: {count} commands\n{typed}"))
 }
 
-/// A test that cannot fail proves nothing: lines that fail, hang up or end the shell are told, each with its place.
+/// A test that cannot fail proves nothing: lines that fail, hang up or end the shell are told, each
+/// with its place.
 #[test]
 fn a_false_line_is_told() {
-    let dir = tempfile::Builder::new().prefix("gr-docs-").tempdir_in("/var/tmp").unwrap();
-    fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let dir = place::public();
     let page = "```sh\ntrue\n! true\nx=1; test \"$x\" = 2\nsleep 60 # until Ctrl-C\nfalse # until Ctrl-C\nexit 3\n```\n";
     let told = read_aloud("page", &commands_of(page, "page"), &dir.path().join("0"));
     let places: Vec<&str> = told.iter().map(|one| one.split(": ").next().unwrap()).collect();

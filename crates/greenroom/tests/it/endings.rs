@@ -6,36 +6,18 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use test_kit::process::{self, sleep_mark, with_argument};
 
 use crate::support::{Home, eventually, gone_within};
 
-/// What `ps` would show of this mark: processes that have it as one of their arguments.
-fn marked(mark: &str) -> Vec<i32> {
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let has = |pid: &i32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes())
-    };
-    pids.filter(has).collect()
-}
-
-/// A time to sleep that no other test sleeps.
-fn mark(number: u64) -> String {
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("86400.{:08}{next:04}{number:04}", std::process::id())
-}
-
 #[track_caller]
 fn wait_for(mark: &str, count: usize) {
-    eventually("its processes run", || (marked(mark).len() >= count).then_some(()));
+    eventually("its processes run", || (with_argument(mark).len() >= count).then_some(()));
 }
 
 #[track_caller]
 fn none_left(mark: &str) {
-    eventually("nothing is left", || marked(mark).is_empty().then_some(()));
+    eventually("nothing is left", || with_argument(mark).is_empty().then_some(()));
 }
 
 fn kill_9(pid: i32) {
@@ -45,9 +27,7 @@ fn kill_9(pid: i32) {
 }
 
 fn keeper_pid(home: &Home) -> i32 {
-    let daemon = home.daemon_pid();
-    let stat = std::fs::read_to_string(format!("/proc/{daemon}/stat")).unwrap();
-    stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
+    process::parent(home.daemon_pid()).unwrap()
 }
 
 /// Somebody else's program, which ends with this value.
@@ -87,18 +67,18 @@ fn stubborn(mark: &str) -> String {
 #[test]
 fn kill_ends_what_ignores_the_hang_up_after_the_first_process_died() {
     let home = Home::new();
-    let mark = mark(0);
+    let mark = sleep_mark();
     let script = format!("(trap '' HUP TERM; exec sleep {mark}) & {} wait", stubborn(&mark));
     home.ok(&["new", "--name", "k", "--", "sh", "-c", &script]);
     wait_for(&mark, 2);
     home.ok(&["kill", "k", "--grace", "100ms"]);
-    assert_eq!(marked(&mark), [] as [i32; 0]);
+    assert_eq!(with_argument(&mark), [] as [i32; 0]);
 }
 
 #[test]
 fn what_a_session_left_is_listed_and_ended_by_kill() {
     let home = Home::new();
-    let mark = mark(0);
+    let mark = sleep_mark();
     let script = format!("{} {} read x; exit 3", stubborn(&mark), stubborn(&mark));
     let id = home.ok(&["new", "--name", "left", "--", "sh", "-c", &script]);
     wait_for(&mark, 2);
@@ -116,10 +96,10 @@ fn what_a_session_left_is_listed_and_ended_by_kill() {
     assert_eq!(home.json(&["info", &id, "--json"])["processes_left"], 2);
     home.ok(&["upgrade"]);
     assert_eq!(home.json(&["info", &id, "--json"])["processes_left"], 2);
-    assert_eq!(marked(&mark).len(), 2);
+    assert_eq!(with_argument(&mark).len(), 2);
     let said = home.ok(&["kill", "left", "--grace", "100ms"]);
     assert!(said.contains("2 processes"), "{said}");
-    assert_eq!(marked(&mark), [] as [i32; 0]);
+    assert_eq!(with_argument(&mark), [] as [i32; 0]);
     assert!(home.run(&["kill", "left"]).err.contains("has ended already"));
     home.ok(&["rm", "left"]);
 }
@@ -127,7 +107,7 @@ fn what_a_session_left_is_listed_and_ended_by_kill() {
 #[test]
 fn a_time_limit_holds_for_what_was_left_too() {
     let home = Home::new();
-    let mark = mark(0);
+    let mark = sleep_mark();
     let script = format!("(sleep {mark} >/dev/null 2>&1 &); setsid sleep {mark} & exit 0");
     home.ok(&["new", "--name", "t", "--timeout", "3s", "--", "sh", "-c", &script]);
     none_left(&mark);
@@ -136,12 +116,12 @@ fn a_time_limit_holds_for_what_was_left_too() {
 #[test]
 fn shutdown_ends_what_was_left() {
     let home = Home::new();
-    let mark = mark(0);
+    let mark = sleep_mark();
     home.ok(&["new", "--name", "s", "--", "sh", "-c", &format!("{} read x", stubborn(&mark))]);
     wait_for(&mark, 1);
     home.ok(&["send", "s", "--enter", "go"]);
     home.run(&["wait", "s", "--until", "exit", "--timeout", "30s"]);
-    assert_eq!(marked(&mark).len(), 1);
+    assert_eq!(with_argument(&mark).len(), 1);
     home.ok(&["shutdown", "--grace", "100ms"]);
     none_left(&mark);
 }
@@ -150,7 +130,7 @@ fn shutdown_ends_what_was_left() {
 #[test]
 fn kill_ends_no_other_session_with_the_same_number_of_terminal() {
     let home = Home::new();
-    let (plain, boxed) = (mark(0), mark(1));
+    let (plain, boxed) = (sleep_mark(), sleep_mark());
     let sleep = |mark: &str| format!("sleep {mark}");
     let work = home.path().join("work");
     std::fs::create_dir(&work).unwrap();
@@ -180,7 +160,7 @@ fn kill_ends_no_other_session_with_the_same_number_of_terminal() {
     for number in 0..4 {
         home.ok(&["kill", &format!("p{number}"), "--grace", "100ms"]);
     }
-    assert_eq!(marked(&plain), [] as [i32; 0]);
+    assert_eq!(with_argument(&plain), [] as [i32; 0]);
     assert_eq!(home.json(&["info", "b", "--json"])["state"], "running");
     home.ok(&["kill", "b", "--grace", "100ms"]);
     none_left(&boxed);
@@ -189,7 +169,7 @@ fn kill_ends_no_other_session_with_the_same_number_of_terminal() {
 #[test]
 fn a_killed_keeper_leaves_nothing() {
     let home = Home::new();
-    let mark = mark(0);
+    let mark = sleep_mark();
     let script = format!("trap '' HUP; {} sleep {mark}", stubborn(&mark));
     home.ok(&["new", "--name", "g", "--", "sh", "-c", &script]);
     wait_for(&mark, 2);
@@ -206,15 +186,13 @@ fn a_killed_keeper_leaves_nothing() {
 #[test]
 fn what_outlives_keeper_and_wardens_is_found_by_the_next_host() {
     let home = Home::new();
-    let mark = mark(0);
+    let mark = sleep_mark();
     let script =
         format!("trap '' HUP; (setsid sh -c 'trap \"\" HUP; sleep {mark}' &) ; sleep {mark}");
     home.ok(&["new", "--name", "g", "--", "sh", "-c", &script]);
     wait_for(&mark, 2);
     let (keeper, daemon) = (keeper_pid(&home), home.daemon_pid());
-    let children =
-        std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
-    let mut all: Vec<i32> = children.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    let mut all = process::children(keeper);
     all.retain(|pid| *pid != daemon);
     // Stopped first, so that none of them acts on the death of another.
     for pid in all.iter().chain([&keeper, &daemon]) {
@@ -223,7 +201,7 @@ fn what_outlives_keeper_and_wardens_is_found_by_the_next_host() {
     for pid in all.into_iter().chain([keeper, daemon]) {
         kill_9(pid);
     }
-    assert!(!marked(&mark).is_empty(), "they ignore the hang-up");
+    assert!(!with_argument(&mark).is_empty(), "they ignore the hang-up");
     let info = eventually("the next host", || {
         let said = home.run(&["info", "g", "--json"]);
         (said.code == 0).then_some(said.out)
@@ -257,11 +235,8 @@ fn signals_that_are_not_for_the_host_end_neither_of_its_processes() {
 fn ps_shows_who_is_who() {
     let home = Home::new();
     home.ok(&["new", "--name", "s", "--", "sleep", "1000"]);
-    let line = |pid: i32| {
-        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
-        line.replace('\0', " ").trim_end().to_owned()
-    };
-    let comm = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    let line = |pid: i32| process::arguments(pid).join(" ").trim_end().to_owned();
+    let comm = |pid: i32| String::from_utf8(process::about(pid, "comm")).unwrap();
     let (keeper, daemon) = (keeper_pid(&home), home.daemon_pid());
     for _ in 0..2 {
         assert!(line(keeper).starts_with("greenroom keeper"), "{}", line(keeper));
@@ -274,7 +249,8 @@ fn ps_shows_who_is_who() {
     assert_ne!(home.daemon_pid(), daemon);
 }
 
-/// An orphan of a confined session, and what that starts, has parents that tell nothing; it is not served all the same.
+/// An orphan of a confined session, and what that starts, has parents that tell nothing; it is not
+/// served all the same.
 #[test]
 fn no_orphan_of_a_confined_session_is_served() {
     let own = rustix::process::geteuid().as_raw();
@@ -286,7 +262,7 @@ fn no_orphan_of_a_confined_session_is_served() {
     let work = home.around().join("work");
     std::fs::create_dir(&work).unwrap();
     std::os::unix::fs::chown(&work, Some(user), Some(user)).unwrap();
-    let mark = mark(0);
+    let mark = sleep_mark();
     let call = "greenroom new --no-start --name escaped -- sleep 1000";
     let orphan = format!(
         "while [ ! -e go ]; do sleep 0.05; done; {call} >by-orphan 2>&1; echo done >>by-orphan; exec sleep {mark}"

@@ -46,7 +46,7 @@ fn sessions_without_a_name_are_called_after_what_runs() {
     home.ok(&["kill", "sh"]);
     let again = home.shell("read x");
     assert_eq!(name_of(&home, &again), "sh", "a name that was made up is free after the end");
-    // One that was chosen is not taken by one that is made up.
+    // A chosen name is not taken by one that is made up.
     home.ok(&["new", "--name", "sleep", "--", "sh", "-c", "echo chosen"]);
     home.ok(&["wait", "sleep", "--until", "exit"]);
     let other = home.ok(&["new", "--", "sleep", "1000"]);
@@ -267,9 +267,7 @@ fn empty_answers_and_files_that_are_not_there() {
 fn a_sandbox_explains_itself_once_and_says_what_is_missing() {
     let home = Home::new();
     let repo = home.path().join("repo");
-    std::fs::create_dir(&repo).unwrap();
-    let made = std::process::Command::new("git").args(["init", "-q"]).current_dir(&repo).status();
-    assert!(made.unwrap().success());
+    test_kit::git::init(&repo);
     let cwd = repo.to_str().unwrap();
     if home.run(&["sandbox", "doctor"]).code != 0 {
         // Level full cannot be had here: there is nothing to explain, and that is refused.
@@ -283,6 +281,13 @@ fn a_sandbox_explains_itself_once_and_says_what_is_missing() {
         value["protected"].as_array().unwrap().iter().map(|path| path.as_str().unwrap()).collect();
     assert!(protected.iter().any(|path| path.ends_with("/.git/hooks")), "{protected:?}");
     assert!(!protected.iter().any(|path| path.ends_with("/.git")), "commits are written there");
+    // The same for a Mac: a file for sandbox-exec, and its parameters for a program.
+    let profile = home.ok(&["sandbox", "explain", "--cwd", cwd, "--for", "macos"]);
+    assert!(profile.starts_with(";; untried on a Mac"), "{profile}");
+    assert!(profile.contains("\n(version 1)\n(deny default)\n"), "{profile}");
+    let value = home.json(&["sandbox", "explain", "--cwd", cwd, "--for", "macos", "--json"]);
+    assert_eq!(value["params"]["WRITE_0"], std::fs::canonicalize(&repo).unwrap().to_str().unwrap());
+    assert!(value["note"].as_str().unwrap().contains("untried"), "{value}");
     let said = home.run(&["new", "--sandbox", "--cwd", cwd, "--", "no-such-agent"]);
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("hint: is no-such-agent installed"), "{said:?}");

@@ -1,10 +1,11 @@
-//! Bringing work home with the binary, and having the binary at home: worktree verbs, `stats`, the manual, install and uninstall.
+//! Bringing work home with the binary, and having the binary at home: worktree verbs, `stats`, the
+//! manual, install and uninstall.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use test_kit::place::files_below;
 
 use crate::run::Team;
 use crate::support::{BIN, Home, link_or_copy};
@@ -99,17 +100,6 @@ fn stats_answers_one_value_for_a_script() {
     assert_eq!(said.code, 2, "{said:?}");
 }
 
-fn files(dir: &Path) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        match entry.file_type().unwrap().is_dir() {
-            true => found.extend(files(&entry.path())),
-            false => drop(found.insert(entry.path())),
-        }
-    }
-    found
-}
-
 /// The program, a page for every verb and three completions; and none of it is left.
 #[test]
 fn what_is_installed_can_be_uninstalled() {
@@ -130,7 +120,7 @@ fn what_is_installed_can_be_uninstalled() {
         assert!(said.status.success(), "{target}: {}", String::from_utf8_lossy(&said.stderr));
     };
     make("install");
-    let installed = files(&prefix);
+    let installed = files_below(&prefix);
     assert!(installed.contains(&prefix.join("bin/greenroom")));
     let man = prefix.join("share/man/man1");
     let pages = ["", "-new", "-run", "-run-stop", "-worktree-merge", "-plugin-list"];
@@ -155,7 +145,7 @@ fn what_is_installed_can_be_uninstalled() {
         assert!(std::fs::metadata(prefix.join(completion)).unwrap().len() > 100, "{completion}");
     }
     make("uninstall");
-    assert_eq!(files(&prefix), BTreeSet::new());
+    assert_eq!(files_below(&prefix), [] as [PathBuf; 0]);
 }
 
 /// Ubuntu's profile names the path that `make install` uses.

@@ -1,6 +1,6 @@
 //! One state directory, one host: whatever the environment, the login and the files on the way do.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use test_kit::{git, place, process};
 
 use crate::support::{BIN, Said, eventually, gone_within};
 
@@ -33,7 +34,7 @@ const WAYS: [From; 5] = [From::Bare, From::Login(1), From::Login(2), From::Link,
 
 impl User {
     fn new() -> User {
-        let dir = tempfile::Builder::new().prefix("gr-").tempdir().unwrap();
+        let dir = place::private();
         std::fs::create_dir(dir.path().join("home")).unwrap();
         symlink(dir.path().join("home"), dir.path().join("link")).unwrap();
         let user = User { dir };
@@ -61,14 +62,12 @@ impl User {
     fn log_in(&self, login: u8) {
         let dir = self.runtime(login);
         std::fs::create_dir_all(&dir).unwrap();
-        std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o700)).unwrap();
+        place::set_mode(&dir, 0o700);
     }
 
     fn command(&self, from: From, args: &[&str]) -> Command {
-        let mut command = Command::new(BIN);
-        command.args(args).env_clear().current_dir(self.dir.path()).stdin(Stdio::null());
-        command.env("HOME", self.path("home")).env("LANG", "C.UTF-8").env("SHELL", "/bin/sh");
-        command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        let mut command = test_kit::run::plain(BIN, &self.path("home"));
+        command.args(args).current_dir(self.dir.path());
         match from {
             From::Bare => {}
             From::Login(login) => drop(command.env("XDG_RUNTIME_DIR", self.runtime(login))),
@@ -105,16 +104,10 @@ impl User {
     /// Every keeper that has something of this user in its environment.
     fn keepers(&self) -> Vec<i32> {
         let mark = self.dir.path().to_str().unwrap().as_bytes().to_vec();
-        let processes = std::fs::read_dir("/proc").unwrap();
-        let pids = processes.filter_map(|one| one.ok()?.file_name().to_str()?.parse().ok());
-        pids.filter(|pid: &i32| {
-            let read =
-                |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-            let words = read("cmdline");
-            words.split(|byte| *byte == 0).any(|word| word == b"keeper")
-                && read("environ").windows(mark.len()).any(|part| part == mark)
-        })
-        .collect()
+        let ours = |pid: &i32| {
+            process::about(*pid, "environ").windows(mark.len()).any(|part| part == mark)
+        };
+        process::with_argument("keeper").into_iter().filter(ours).collect()
     }
 
     /// The one keeper; others may be on their way out.
@@ -151,24 +144,7 @@ struct Work {
 impl Work {
     fn start(user: &User, from: From) -> Work {
         let repo = user.path("repo");
-        std::fs::create_dir(&repo).unwrap();
-        for args in [
-            &["init", "-q", "-b", "main"][..],
-            &[
-                "-c",
-                "user.name=a",
-                "-c",
-                "user.email=a@b",
-                "commit",
-                "-q",
-                "--allow-empty",
-                "-m",
-                "x",
-            ],
-        ] {
-            let git = Command::new("git").args(args).current_dir(&repo).env("HOME", &repo).status();
-            assert!(git.unwrap().success());
-        }
+        git::repository(&repo);
         let args =
             ["new", "--name", "wt", "--worktree=w1", "--cwd", repo.to_str().unwrap(), "--", "cat"];
         user.ok(from, &args);
@@ -187,8 +163,7 @@ impl Work {
             assert_eq!((&info["state"], &info["pid"]), (&"running".into(), pid), "{from:?} {name}");
         }
         assert!(self.worktree.join(".git").exists(), "{from:?}: the live worktree is gone");
-        let branches = Command::new("git").args(["branch", "-a"]).current_dir(&self.repo).output();
-        let branches = String::from_utf8(branches.unwrap().stdout).unwrap();
+        let branches = git::git(&self.repo, &["branch", "-a"]);
         assert!(branches.contains("w1"), "{from:?}: the branch is gone: {branches}");
         let said = user.ok(from, &["read", "talk", "--since", "0"]);
         assert!(said.contains("said-once"), "{from:?}: the recording is gone: {said}");
@@ -258,7 +233,7 @@ fn lost_locks_and_notes_do_not_make_room_for_a_second_host() {
     let said = user.run(From::Bare, &["ls"]);
     assert_eq!(said.code, 7, "{said:?}");
     assert!(said.err.contains("holds") && said.err.contains("nobody listens"), "{said:?}");
-    assert_eq!(user.keepers(), [keeper]);
+    assert_eq!(user.keeper(), keeper);
     kill_process(Pid::from_raw(keeper).unwrap(), Signal::CONT).unwrap();
     work.is_whole(&user, From::Bare);
     assert_eq!(user.keeper(), keeper);
@@ -308,10 +283,10 @@ fn homes_that_are_not_ours_are_refused_with_a_sentence() {
     std::fs::create_dir(&theirs).unwrap();
     std::fs::write(theirs.join("config.toml"), "[worktree]\nsetup = \"touch /tmp/never\"\n")
         .unwrap();
-    std::fs::set_permissions(&theirs, PermissionsExt::from_mode(0o777)).unwrap();
+    place::set_mode(&theirs, 0o777);
     refused(user.command(From::Bare, &["ls"]).env("GREENROOM_HOME", &theirs), "others may write");
     if rustix::process::geteuid().is_root() {
-        std::fs::set_permissions(&theirs, PermissionsExt::from_mode(0o755)).unwrap();
+        place::set_mode(&theirs, 0o755);
         std::os::unix::fs::chown(&theirs, Some(4711), Some(4711)).unwrap();
         let why = "belongs to user 4711";
         refused(user.command(From::Bare, &["ls"]).env("GREENROOM_HOME", &theirs), why);
@@ -321,7 +296,7 @@ fn homes_that_are_not_ours_are_refused_with_a_sentence() {
     assert_eq!(user.keepers(), [0; 0]);
 }
 
-/// Whoever put a socket where the host's should be learns nothing.
+/// A stranger with a socket where the host's should be learns nothing.
 #[test]
 fn nothing_is_sent_to_somebody_elses_socket() {
     if !rustix::process::geteuid().is_root() {
@@ -331,7 +306,7 @@ fn nothing_is_sent_to_somebody_elses_socket() {
     let trap = user.path("trap");
     std::fs::create_dir(&trap).unwrap();
     std::os::unix::fs::chown(&trap, Some(4711), Some(4711)).unwrap();
-    std::fs::set_permissions(user.dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    place::set_mode(user.dir.path(), 0o755);
     let socket = trap.join("greenroom.sock");
     let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\ns.listen(8)\nprint('up',flush=True)\n\
                   while True:\n c,_=s.accept()\n print('got',len(c.recv(65536)),flush=True)";
@@ -369,10 +344,11 @@ fn a_runtime_directory_of_somebody_else_changes_nothing() {
     assert_eq!(user.keepers().len(), 1);
 }
 
-/// Logins come and go, files vanish, daemons die, several clients call at once: in any order the sessions go on.
+/// Logins come and go, files vanish, daemons die, several clients call at once: in any order the
+/// sessions go on.
 #[test]
 fn soak_orders_of_logins_and_losses_leave_one_host() {
-    let series = test_series::series("orders of logins and losses", 2, 50);
+    let series = test_kit::series::series("orders of logins and losses", 2, 50);
     let remove = |path: &Path| {
         let _ = std::fs::remove_dir_all(path);
         let _ = std::fs::remove_file(path);

@@ -1,4 +1,5 @@
-//! Every verb speaks JSON when asked to: a verb that is in the help and not in the table here fails.
+//! Every verb speaks JSON when asked to: a verb that is in the help and not in the table here
+//! fails.
 
 use serde_json::Value;
 
@@ -6,7 +7,7 @@ use crate::support::Home;
 
 /// A call of each verb that works, after [`prepare`]. `{run}` and `{ended}` are sessions. The verbs
 /// with a test of their own are named with the file that has it.
-const CALLS: &[(&str, &[&str])] = &[
+pub const CALLS: &[(&str, &[&str])] = &[
     ("new", &["new", "--", "sh", "-c", "read x"]),
     ("ls", &["ls"]),
     ("info", &["info", "{run}"]),

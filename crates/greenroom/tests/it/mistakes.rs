@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::json::CALLS;
 use crate::support::{Home, Said};
 
 #[track_caller]
@@ -17,22 +18,16 @@ fn check(said: &Said, code: i32, words: &[&str]) {
 fn unknown_sessions_are_exit_code_6_in_every_verb() {
     let home = Home::new();
     home.shell("read x");
-    for args in [
-        &["info", "nope"][..],
-        &["read", "nope"],
-        &["read", "nope", "--since", "0"],
-        &["send", "nope", "x"],
-        &["key", "nope", "enter"],
-        &["wait", "nope", "--until", "exit"],
-        &["kill", "nope"],
-        &["rename", "nope", "other"],
-        &["rm", "nope"],
-        &["record", "nope"],
-        &["replay", "nope"],
-    ] {
-        let said = home.run(args);
+    let about_a_session = |call: &&[&'static str]| call.iter().any(|word| word.starts_with('{'));
+    let calls = CALLS.iter().map(|(_, call)| *call).filter(about_a_session);
+    let calls: Vec<&[&str]> = calls.chain([&["read", "{run}", "--since", "0"][..]]).collect();
+    assert!(calls.len() > 10, "{calls:?}");
+    for call in calls {
+        let name = |word: &&'static str| if word.starts_with('{') { "nope" } else { word };
+        let args: Vec<&str> = call.iter().map(name).collect();
+        let said = home.run(&args);
         check(&said, 6, &["cannot ", "nope", "\nhint: "]);
-        let with_json = [args, &["--json"]].concat();
+        let with_json = [&args[..], &["--json"]].concat();
         let said = home.run(&with_json);
         assert_eq!((said.code, said.out.as_str()), (6, ""), "{with_json:?}");
         let error: Value = serde_json::from_str(&said.err).unwrap_or_else(|_| panic!("{said:?}"));
@@ -181,4 +176,38 @@ fn a_reader_that_leaves_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn a_way_to_the_host_that_is_blocked_has_its_own_hint() {
+    let home = Home::new();
+    home.shell("read x");
+    let (run, aside) = (home.path().join("run"), home.path().join("aside"));
+    std::fs::rename(&run, &aside).unwrap();
+    std::fs::write(&run, "a plain file").unwrap();
+    let said = home.run(&["ls"]);
+    std::fs::remove_file(&run).unwrap();
+    std::fs::rename(&aside, &run).unwrap();
+    let hint = format!("hint: {} must be a directory", run.display());
+    check(&said, 7, &["not a directory", &hint]);
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    for path in [home.socket(), run] {
+        let mode = std::fs::metadata(&path).unwrap().permissions();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o000))
+            .unwrap();
+        let said = home.run(&["ls"]);
+        std::fs::set_permissions(&path, mode).unwrap();
+        let hint = format!("chmod u+rwx {}", path.display());
+        check(&said, 5, &["permission denied", &hint]);
+    }
+}
+
+#[test]
+fn a_relative_home_is_said_to_be_one() {
+    let home = Home::new();
+    let mut command = home.command(&["ls"]);
+    let said = Said::of(command.env_remove("GREENROOM_HOME").env("HOME", "here").output().unwrap());
+    check(&said, 1, &["HOME=here is a relative path", "hint: set HOME to the whole path"]);
 }

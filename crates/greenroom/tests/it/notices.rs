@@ -32,6 +32,9 @@ fn an_agents_hook_is_told_and_never_fails() {
     let said = home.run_with_input(&["hook"], "{\"hook_event_name\":\"Stop\"}");
     assert_eq!((said.code, &*said.out, &*said.err), (0, "", ""), "{said:?}");
     assert!(!home.socket().exists());
+    // Far more than a pipe holds: whoever writes it is not told of a broken one.
+    let said = home.run_with_input(&["hook"], &"x".repeat(3 << 20));
+    assert_eq!((said.code, &*said.out, &*said.err), (0, "", ""), "{said:?}");
     let id = home.shell("cat");
     let mut inside =
         home.command(&["hook", "{\"type\":\"agent-turn-complete\",\"turn-id\":\"1\"}"]);

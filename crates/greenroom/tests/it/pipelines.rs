@@ -1,5 +1,5 @@
-//! A team of five fake agents in three phases, with the binary: it goes as its file says, also when workers fail and the
-//! daemon is killed, and a run that failed goes on from where it did.
+//! A team of five fake agents in three phases, with the binary: it goes as its file says, also when
+//! workers fail and the daemon is killed, and a run that failed goes on from where it did.
 
 use std::process::Stdio;
 
@@ -13,7 +13,8 @@ use crate::support::eventually;
 const MEET: &str = "cd \"$GREENROOM_SCRATCHPAD\" && touch here-$GREENROOM_PORT && \
                     while [ $(ls here-* | wc -l) -lt 5 ]; do sleep 0.02; done; ";
 
-/// A fake agent that does as its script says. It is read when the worker starts, so it can be mended.
+/// A fake agent that does as its script says. It is read when the worker starts, so it can be
+/// mended.
 fn agent(team: &Team, before: &str) -> Value {
     let script = team.dir.path().join("script.agent");
     let run = format!(

@@ -1,11 +1,12 @@
-//! `greenroom plugin` with the real binary: the page for newcomers, the seed's own lines, the examples, consent, mistakes.
+//! `greenroom plugin` with the real binary: the page for newcomers, datawatch's own lines, the
+//! examples, consent, mistakes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use greenroom_protocol::manifest::{HOOKS, Manifest, parse, to_toml};
+use greenroom_formats::manifest::{HOOKS, Manifest, parse, to_toml};
 use serde_json::{Value, json};
 
 use crate::support::Home;
@@ -439,12 +440,12 @@ fn the_table_on_the_page_is_the_table() {
     let rows: Vec<String> = HOOKS
         .iter()
         .map(|row| {
-            let seed = row
-                .seed
-                .map(|seed| format!(" `{}` ({})", seed.name, seed.on_failure))
+            let datawatch = row
+                .datawatch
+                .map(|datawatch| format!(" `{}` ({})", datawatch.name, datawatch.on_failure))
                 .unwrap_or_default();
             format!(
-                "| `{}` | {} | {} ms | {} |{seed} |\n",
+                "| `{}` | {} | {} ms | {} |{datawatch} |\n",
                 row.name,
                 row.class,
                 row.deadline.as_millis(),

@@ -3,28 +3,16 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+
+use test_kit::place;
+use test_kit::user::User;
 
 use crate::support::{BIN, Home};
 
 fn repository(home: &Home) -> PathBuf {
     let dir = home.path().join("repo");
-    std::fs::create_dir(&dir).unwrap();
-    let script = "git init -q -b main && echo a > a && git add a && \
-                  git -c user.name=t -c user.email=t@t commit -qm one";
-    let made = home
-        .command(&[])
-        .get_envs()
-        .map(|(k, v)| (k.to_owned(), v.map(ToOwned::to_owned)))
-        .collect::<Vec<_>>();
-    let mut sh = Command::new("sh");
-    sh.args(["-c", script]).current_dir(&dir).env_clear();
-    for (name, value) in made {
-        if let Some(value) = value {
-            sh.env(name, value);
-        }
-    }
-    assert!(sh.status().unwrap().success());
+    test_kit::git::repository(&dir);
     dir
 }
 
@@ -62,7 +50,8 @@ fn what_is_kept_is_told() {
     assert_eq!(home.json(&["worktree", "ls", "--json"])["worktrees"], serde_json::json!([]));
 }
 
-/// The first lock is taken off: the socket is in sight and unix sockets are allowed. The second holds.
+/// The first lock is taken off: the socket is in sight and unix sockets are allowed. The second
+/// holds.
 #[test]
 fn a_caller_from_inside_gets_no_answer() {
     let home = Home::new();
@@ -112,7 +101,7 @@ fn a_caller_from_inside_gets_no_answer() {
         assert!(waited.status.success(), "{screen}");
         assert_eq!(screen.matches("code 5").count(), 2, "{screen}");
         assert!(screen.contains("callers inside a confined session are not served"), "{screen}");
-        // Whoever is not inside is served meanwhile.
+        // A caller outside is served meanwhile.
         let listed = String::from_utf8_lossy(&run(&["ls", "--json"]).stdout).into_owned();
         assert!(listed.contains("\"s1\"") && !listed.contains("\"s2\""), "{listed}");
     } else {
@@ -186,21 +175,14 @@ fn a_dry_run_shows_who_changed_what() {
 /// A clean-up that fails is seen, and done as soon as it can be, by the same daemon.
 #[test]
 fn a_clean_up_that_failed_is_tried_again() {
-    let own = rustix::process::geteuid();
     // Root may write everywhere.
-    let user = if own.is_root() { 61_001 } else { own.as_raw() };
-    let dir = tempfile::Builder::new().prefix("gr-").tempdir().unwrap();
-    let mode = |path: &Path, mode| {
-        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-    };
-    mode(dir.path(), 0o755);
-    let home = Home::of(user, dir, "home");
+    let home = Home::of(User::Ordinary.uid(), place::public(), "home");
     let work = home.path().join("work");
     std::fs::create_dir(&work).unwrap();
-    std::os::unix::fs::chown(&work, Some(user), Some(user)).unwrap();
+    User::Ordinary.owns(&work);
     let (code, id, err) = run_in(&home, &work, &["new", "--scratchpad=x", "--", "cat"]);
     assert_eq!(code, 0, "{err}");
-    mode(&work, 0o555);
+    place::set_mode(&work, 0o555);
     let said = home.run(&["kill", id.trim()]);
     assert!(said.err.contains("scratchpad could not clean up"), "{said:?}");
     let doctor = home.run(&["doctor"]).out;
@@ -210,7 +192,7 @@ fn a_clean_up_that_failed_is_tried_again() {
     );
     assert!(doctor.contains("the host tries again in"), "{doctor}");
     let daemon = home.daemon_pid();
-    mode(&work, 0o755);
+    place::set_mode(&work, 0o755);
     crate::support::eventually("it is cleaned up", || {
         (!work.join("scratchpad").is_symlink()).then_some(())
     });

@@ -98,3 +98,45 @@ fn a_bad_setting_is_the_first_thing_said() {
         "{said:?}"
     );
 }
+
+#[test]
+fn beside_a_broken_file_every_verb_warns() {
+    let home = Home::new();
+    let running = home.shell("read x");
+    configure(&home, "[sessions]\nkill_grace = \"soon\"\n");
+    for args in [
+        &["ls"][..],
+        &["stats"],
+        &["info", &running],
+        &["upgrade"],
+        &["ls", "--json"],
+        &["stats", "--json"],
+        &["shutdown", "--json"],
+    ] {
+        let said = home.run(args);
+        assert_eq!(said.code, 0, "{args:?}: {said:?}");
+        assert!(said.err.contains("config.toml:2: "), "{args:?}: {said:?}");
+        assert!(said.err.contains("starts no session"), "{args:?}: {said:?}");
+        if args.contains(&"--json") {
+            let warning: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+            assert!(warning["warning"]["message"].is_string(), "{said:?}");
+            let _: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        }
+        assert!(!said.out.contains("warning"), "{args:?}: {said:?}");
+    }
+}
+
+#[test]
+fn the_hint_names_the_file_that_was_read() {
+    let home = Home::new();
+    let yaml = home.path().join("config.yaml");
+    std::fs::write(&yaml, "sessions:\n  kill_grace: soon\n").unwrap();
+    let hint = format!("hint: edit {}", yaml.display());
+    assert!(home.run(&["reload"]).err.contains(&hint));
+    std::fs::write(&yaml, "").unwrap();
+    home.shell("read x");
+    std::fs::write(&yaml, "sessions:\n  kill_grace: soon\n").unwrap();
+    let said = home.run(&["reload"]);
+    assert!(said.code == 1 && said.err.contains(&hint), "{said:?}");
+    assert!(home.run(&["doctor"]).out.contains(&format!("edit {}", yaml.display())));
+}

@@ -1,11 +1,12 @@
-//! `greenroom run`, with the binary, real worktrees and a real sandbox. The agents are scripts in PATH.
+//! `greenroom run`, with the binary, real worktrees and a real sandbox. The agents are scripts in
+//! PATH.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use test_kit::{git, place};
 
 use crate::support::{Home, Said, eventually};
 
@@ -19,34 +20,14 @@ const AGENT: &str = "#!/bin/sh\nfor last; do :; done\necho \"$(basename $0) hear
 
 impl Team {
     pub fn new() -> Team {
-        let dir = tempfile::Builder::new().prefix("gr-team-").tempdir_in("/var/tmp").unwrap();
-        std::fs::create_dir_all(dir.path().join("bin")).unwrap();
-        std::fs::create_dir_all(dir.path().join("repo")).unwrap();
-        let team = Team { home: Home::new(), dir };
+        let team = Team { home: Home::new(), dir: place::public() };
+        std::fs::create_dir(team.dir.path().join("bin")).unwrap();
         for name in ["claude", "codex", "gemini"] {
             team.program(name, AGENT);
         }
         team.program("shell", "#!/bin/sh\npwd; git branch --show-current; echo \"key=$API_KEY\"\n");
-        for args in [
-            &["init", "-q", "-b", "main"][..],
-            &[
-                "-c",
-                "user.name=t",
-                "-c",
-                "user.email=t@example.org",
-                "commit",
-                "-q",
-                "--allow-empty",
-                "-m",
-                "first",
-            ],
-        ] {
-            let mut git = Command::new("git");
-            git.args(args).current_dir(team.repo()).env_clear();
-            git.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", team.dir.path());
-            let done = git.status();
-            assert!(done.unwrap().success());
-        }
+        git::init(&team.repo());
+        git::git(&team.repo(), &["commit", "-q", "--allow-empty", "-m", "first"]);
         team
     }
 
@@ -55,9 +36,7 @@ impl Team {
     }
 
     pub fn program(&self, name: &str, text: &str) {
-        let path = self.dir.path().join("bin").join(name);
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        place::program(&self.dir.path().join("bin").join(name), text);
     }
 
     pub fn file(&self, name: &str, value: &Value) -> String {
@@ -215,7 +194,8 @@ fn runs_are_listed_shown_and_stopped() {
 #[test]
 fn a_second_run_does_not_continue_the_first_ones_branches() {
     let team = Team::new();
-    // The number makes each commit another one: the same work in the same second would be the same commit, and held by the first run's branch.
+    // The number makes each commit another one: the same work in the same second would be the same
+    // commit, and held by the first run's branch.
     let script = "echo \"$1\" >> log; git add log; git -c user.name=t -c user.email=t@t commit -qm \"work $$\"";
     let mut value = pipeline(script);
     value["session"] = json!({ "worktree": "feat" });

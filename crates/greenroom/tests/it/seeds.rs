@@ -1,6 +1,6 @@
-//! Every command line and every JSON of the documents that session plugins and connector files come from, as they stand there,
-//! with `greenroom` for `niia`. `GREENROOM_TEST_SEEDS` may name a directory with the documents: then it is checked that
-//! nothing of them is missing here.
+//! Every command line and every JSON of the documents that session plugins and connector files come
+//! from, as they stand there, with `greenroom` for `niia`. `GREENROOM_TEST_SEEDS` may name a
+//! directory with the documents: then it is checked that nothing of them is missing here.
 #![expect(clippy::print_stderr, reason = "what was not run is said")]
 
 use std::collections::BTreeSet;
@@ -100,9 +100,7 @@ fn every_line_does_what_it_says() {
 /// Without changes the worktree and its branch are gone.
 fn assert_spotless(team: &Team, line: &str) {
     for args in [&["worktree", "list"][..], &["branch", "--list", "--all"]] {
-        let mut git = std::process::Command::new("git");
-        let left = git.args(args).current_dir(team.repo()).output().unwrap();
-        let left = String::from_utf8_lossy(&left.stdout).into_owned();
+        let left = test_kit::git::git(&team.repo(), args);
         assert_eq!(left.lines().count(), 1, "{line}: {left}");
     }
 }

@@ -67,7 +67,7 @@ fn beside_a_host_a_named_socket_leads_to_it_while_the_command_lives() {
         || home.command(&["ls", "--json"]).env("GREENROOM_SOCKET", &socket).output().unwrap();
     let seen = list();
     assert!(String::from_utf8_lossy(&seen.stdout).contains("\"s1\""), "{seen:?}");
-    // Whoever connects there is served by whatever daemon there is.
+    // A client that connects there is served by the daemon of the time.
     kill_process(Pid::from_raw(home.daemon_pid()).unwrap(), Signal::KILL).unwrap();
     assert!(list().status.success());
     kill_process(Pid::from_child(&serve), Signal::INT).unwrap();
@@ -100,7 +100,7 @@ fn a_socket_where_others_may_enter_is_refused_with_a_way_out() {
 /// Signals it again and again at later and later moments of its start.
 #[test]
 fn soak_serve_told_to_stop_at_any_moment_leaves_nothing() {
-    let series = test_series::series("moments of a start", 6, 60);
+    let series = test_kit::series::series("moments of a start", 6, 60);
     for case in 0..series.cases {
         let home = Home::new();
         let socket = home.path().join("named/x.sock");

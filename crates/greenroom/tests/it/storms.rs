@@ -1,15 +1,18 @@
-//! The daemon is killed again and again, at any moment of any chain: while sessions are prepared, run, end and are cleaned
-//! up after, and while the next daemon finishes what was open. Afterwards nothing is left of what is gone, and all work
-//! is still there. A series: `make soak` kills more often.
+//! The daemon is killed again and again, at any moment of any chain: while sessions are prepared,
+//! run, end and are cleaned up after, and while the next daemon finishes what was open. Afterwards
+//! nothing is left of what is gone, and all work is still there. A series: `make soak` kills more
+//! often.
 #![expect(clippy::print_stderr, reason = "how hard it was belongs to the output")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use test_kit::process;
+use test_kit::series::Dice;
 
 use crate::support::{Home, eventually};
 
@@ -42,20 +45,15 @@ impl Does {
 struct Storm {
     home: Home,
     dir: tempfile::TempDir,
-    random: u64,
+    dice: Dice,
     confined: bool,
 }
 
 impl Storm {
-    fn new(seed: u64) -> Storm {
-        // Not below `/tmp`: a sandbox has one of its own there.
-        let dir = tempfile::Builder::new().prefix("gr-storm-").tempdir_in("/var/tmp").unwrap();
-        let storm = Storm { home: Home::new(), dir, random: seed | 1, confined: false };
-        std::fs::create_dir(storm.repo()).unwrap();
-        std::fs::write(storm.repo().join("a"), "a\n").unwrap();
-        storm.git(&["init", "-qb", "main"]);
-        storm.git(&["add", "a"]);
-        storm.git(&["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "one"]);
+    fn new(dice: Dice) -> Storm {
+        let dir = test_kit::place::public();
+        let storm = Storm { home: Home::new(), dir, dice, confined: false };
+        test_kit::git::repository(&storm.repo());
         let found = storm.home.json(&["sandbox", "doctor", "--json"]);
         let confined = found["full"] == true;
         if !confined {
@@ -69,44 +67,23 @@ impl Storm {
     }
 
     fn git(&self, args: &[&str]) -> String {
-        let mut command = Command::new("git");
-        command.args(args).current_dir(self.repo()).env_clear().env("HOME", self.dir.path());
-        let output = command.env("PATH", "/usr/local/bin:/usr/bin:/bin").output().unwrap();
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        test_kit::git::git(&self.repo(), args)
     }
 
-    /// Below `most`.
-    fn any(&mut self, most: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % most
-    }
-
-    fn keeper(&self) -> String {
+    fn keeper(&self) -> i32 {
         let lock = std::fs::read_to_string(self.home.path().join("run/greenroom.lock")).unwrap();
-        lock.trim().to_owned()
-    }
-
-    fn children_of_the_keeper(&self) -> Vec<i32> {
-        let keeper = self.keeper();
-        let path = format!("/proc/{keeper}/task/{keeper}/children");
-        let text = std::fs::read_to_string(path).unwrap();
-        text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+        lock.trim().parse().unwrap()
     }
 
     /// The one that runs now, however young; none if it is just being replaced.
     fn daemon(&self) -> Option<i32> {
-        self.children_of_the_keeper().into_iter().find(|pid| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.split(|byte| *byte == 0).nth(1) == Some(b"daemon")
-        })
+        let daemon = |pid: &i32| process::arguments(*pid).get(1).is_some_and(|it| it == "daemon");
+        process::children(self.keeper()).into_iter().find(daemon)
     }
 
     /// Waits a random time, and kills whichever daemon there is.
     fn blow(&mut self, within: Duration) {
-        let micros = self.any(u64::try_from(within.as_micros()).unwrap());
+        let micros = self.dice.below(u64::try_from(within.as_micros()).unwrap());
         let at = Instant::now() + Duration::from_micros(micros);
         while let Some(left) = at.checked_duration_since(Instant::now()) {
             std::thread::park_timeout(left);
@@ -137,8 +114,8 @@ impl Storm {
     /// One session, and a blow at some moment of its life.
     fn round(&mut self, number: u64) {
         let does = [Does::Nothing, Does::Commits, Does::Writes, Does::Stays];
-        let does = does[usize::try_from(self.any(4)).unwrap()];
-        let when = self.any(4);
+        let does = *self.dice.pick(&does);
+        let when = self.dice.below(4);
         let started = self.begin(number, does);
         if when == 0 {
             self.blow(Duration::from_millis(120));
@@ -156,11 +133,11 @@ impl Storm {
             self.blow(Duration::from_millis(100));
             drop(ending.wait_with_output().unwrap());
         }
-        if self.any(3) == 0 {
+        if self.dice.below(3) == 0 {
             // The one that cleans up for it is killed, too.
             self.blow(Duration::from_millis(80));
         }
-        if self.any(4) == 0 {
+        if self.dice.below(4) == 0 {
             let cleaning = self.spawn(&["worktree", "clean"]);
             self.blow(Duration::from_millis(60));
             drop(cleaning.wait_with_output().unwrap());
@@ -178,14 +155,7 @@ impl Storm {
             assert_eq!(said.code, 0, "{said:?}");
         }
         let chains = self.home.path().join("state/chains");
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while !names(&chains).is_empty() {
-            let left =
-                names(&chains).into_iter().map(|name| std::fs::read_to_string(chains.join(name)));
-            let late = Instant::now() > deadline;
-            assert!(!late, "left: {:?}", left.collect::<Vec<_>>());
-            std::thread::park_timeout(Duration::from_millis(10));
-        }
+        eventually("all is cleaned up", || names(&chains).is_empty().then_some(()));
     }
 
     fn check(&self) {
@@ -231,20 +201,14 @@ impl Storm {
         assert!(uses.is_empty(), "{uses:?}");
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!mounts.contains(self.home.path().to_str().unwrap()), "{mounts}");
-        assert_eq!(self.children_of_the_keeper().len(), 1, "only the daemon");
-        let at_work = std::fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
-            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| {
-                cwd.starts_with(self.dir.path())
-                    || cwd.starts_with(self.home.path().join("state/worktrees"))
-            })
-        });
-        let at_work: Vec<_> = at_work.map(|entry| entry.file_name()).collect();
-        assert!(at_work.is_empty(), "{at_work:?}");
+        assert_eq!(process::children(self.keeper()).len(), 1, "only the daemon");
+        for dir in [self.dir.path(), &self.home.path().join("state/worktrees")] {
+            assert_eq!(process::working_below(dir), [] as [i32; 0], "{}", dir.display());
+        }
     }
 
     fn open_files(&self) -> (usize, usize) {
-        let count = |pid: &str| names(Path::new(&format!("/proc/{pid}/fd"))).len();
-        (count(&self.keeper()), count(&self.home.daemon_pid().to_string()))
+        (process::open_files(self.keeper()), process::open_files(self.home.daemon_pid()))
     }
 }
 
@@ -253,22 +217,23 @@ fn names(dir: &Path) -> Vec<String> {
     entries.map(|entry| entry.file_name().display().to_string()).collect()
 }
 
-/// Of the host's state.
+/// The names below a directory of the host's state.
 fn below(home: &Path, dir: &str) -> Vec<String> {
     names(&home.join("state").join(dir))
 }
 
 #[test]
 fn storm_of_kills_leaves_nothing_and_loses_nothing() {
-    let series = test_series::series("kills of the daemon in chains", 12, 100);
-    let mut storm = Storm::new(series.seed);
+    let series = test_kit::series::series("kills of the daemon in chains", 12, 100);
+    let mut storm = Storm::new(series.dice(0));
     let before = storm.open_files();
     for number in 1..=series.cases {
         storm.round(number);
     }
     storm.settle();
     storm.check();
-    // Terminals, listeners of proxies, keepsakes of sessions: nothing stays open but a few of the daemon's own.
+    // Terminals, listeners of proxies, keepsakes of sessions: nothing stays open but a few of the
+    // daemon's own.
     let after = storm.open_files();
     assert!(after.0 <= before.0 + 1 && after.1 <= before.1 + 6, "{before:?} {after:?}");
 }

@@ -3,15 +3,18 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use test_kit::place;
+pub use test_kit::place::link_or_copy;
+pub use test_kit::process::gone_within;
+pub use test_kit::run::Said;
+pub use test_kit::wait::eventually;
 
 pub const BIN: &str = env!("CARGO_BIN_EXE_greenroom");
-/// Nothing we wait for takes a tenth of it, also on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A private home; its host ends with it.
 pub struct Home {
@@ -24,23 +27,15 @@ pub struct Home {
     user: Option<u32>,
 }
 
-/// What a run of the binary said.
-#[derive(Debug)]
-pub struct Said {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
-}
-
 impl Home {
     pub fn new() -> Home {
-        let dir = tempfile::Builder::new().prefix("gr-").tempdir().unwrap();
+        let dir = place::private();
         let path = dir.path().to_owned();
         Home { dir, path, bin: BIN.into(), user: None }
     }
 
-    /// One of somebody else's, in a directory that holds more than it. The binary is taken along to `bin`: the build's
-    /// own directory may be out of reach for others.
+    /// One of somebody else's, in a directory that holds more than it. The binary is taken along to
+    /// `bin`: the build's own directory may be out of reach for others.
     pub fn of(user: u32, dir: tempfile::TempDir, name: &str) -> Home {
         let bin = dir.path().join("bin/greenroom");
         std::fs::create_dir_all(dir.path().join("bin")).unwrap();
@@ -67,15 +62,14 @@ impl Home {
 
     /// The binary with a clean environment of this home.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.bin);
-        command.args(args).env_clear().current_dir(self.path());
+        let mut command = test_kit::run::plain(&self.bin, self.path());
+        command.args(args).current_dir(self.path());
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        command.env("GREENROOM_HOME", self.path()).env("HOME", self.path()).env("LANG", "C.UTF-8");
-        let bin_dir = self.bin.parent().unwrap().display().to_string();
-        command.env("PATH", format!("{bin_dir}:/usr/local/bin:/usr/bin:/bin:/usr/games"));
-        command.env("SHELL", "/bin/sh").env("PS1", "ready> ").stdin(Stdio::null());
+        let bin_dir = self.bin.parent().unwrap().display();
+        command.env("PATH", format!("{bin_dir}:{}:/usr/games", test_kit::run::PATH));
+        command.env("GREENROOM_HOME", self.path()).env("PS1", "ready> ");
         command
     }
 
@@ -175,55 +169,4 @@ impl Drop for Home {
             }
         }
     }
-}
-
-impl Said {
-    pub fn of(output: Output) -> Said {
-        Said {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-}
-
-/// A second name for a file, or a second file where that cannot be.
-pub fn link_or_copy(from: &Path, to: &Path) {
-    if std::fs::hard_link(from, to).is_err() {
-        std::fs::copy(from, to).unwrap();
-    }
-}
-
-/// Whether the process ends in time. A zombie of somebody else's child has ended.
-pub fn gone_within(pid: Pid, limit: Duration) -> bool {
-    let deadline = Instant::now() + limit;
-    loop {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
-            .unwrap_or_default();
-        let zombie = stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
-        if test_kill_process(pid).is_err() || zombie {
-            return true;
-        }
-        if Instant::now() >= deadline {
-            return false;
-        }
-        pause();
-    }
-}
-
-/// Asks again and again what cannot tell us by itself.
-#[track_caller]
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}");
-        pause();
-    }
-}
-
-fn pause() {
-    std::thread::park_timeout(Duration::from_millis(10));
 }

@@ -1,4 +1,5 @@
-//! The other doors: HTTP on a fresh host, MCP on stdin and stdout, and a verb for each row that names one.
+//! The other doors: HTTP on a fresh host, MCP on stdin and stdout, and a verb for each row that
+//! names one.
 #![expect(clippy::print_stderr, reason = "what was not run is said")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,19 +1,21 @@
-//! What a person is asked to agree to: what will run, where it takes part and how it fails, what it asks for.
+//! What a person is asked to agree to: what will run, where it takes part and how it fails, what it
+//! asks for.
 
+use greenroom_formats::manifest::RuntimeKind;
 use greenroom_plugins::host::{PluginInfo, Standing};
 use greenroom_plugins::store::lock::Record;
 use greenroom_protocol::api::plugin::Consent;
-use greenroom_protocol::manifest::RuntimeKind;
 
 use super::view;
+use crate::convert;
 
 /// Whether somebody has to decide about it.
-pub fn waits(info: &PluginInfo) -> bool {
-    matches!(info.standing, Standing::NeedsConsent | Standing::Modified)
+pub(crate) fn waits(info: &PluginInfo) -> bool {
+    matches!(info.found.standing, Standing::NeedsConsent | Standing::Modified)
 }
 
-pub fn consent(info: &PluginInfo, record: Option<&Record>) -> Consent {
-    let manifest = info.manifest.as_deref();
+pub(crate) fn consent(info: &PluginInfo, record: Option<&Record>) -> Consent {
+    let manifest = info.found.manifest.as_deref();
     let runs = manifest.into_iter().flat_map(|manifest| &manifest.runtime).map(|runtime| {
         let words = match runtime.kind {
             RuntimeKind::Lua => runtime.entry.clone().unwrap_or_default(),
@@ -29,26 +31,28 @@ pub fn consent(info: &PluginInfo, record: Option<&Record>) -> Consent {
             class: entry.hook.hook.class().word().to_owned(),
             stage: entry.stage.word().to_owned(),
             priority: entry.priority,
-            deadline_ms: entry.timeout_ms.unwrap_or_else(|| {
-                u64::try_from(entry.hook.hook.row().deadline.as_millis()).unwrap_or(u64::MAX)
-            }),
+            deadline_ms: entry
+                .timeout_ms
+                .unwrap_or_else(|| convert::millis(entry.hook.hook.row().deadline)),
             on_failure: entry.policy().word().to_owned(),
         });
         views.collect::<Vec<_>>()
     };
     let hooks: Vec<_> = info.hooks.iter().map(view::hook).collect();
     Consent {
-        name: info.name.clone(),
+        name: info.found.name.clone(),
         version: identity.version,
         description: identity.description,
         state: info.state.word().to_owned(),
-        source: record
-            .map_or_else(|| format!("dir+{}", info.dir.display()), |record| record.source.clone()),
-        digest: info.digest.clone(),
+        source: record.map_or_else(
+            || format!("dir+{}", info.found.dir.display()),
+            |record| record.source.clone(),
+        ),
+        digest: info.found.digest.clone(),
         format: manifest.map(|manifest| manifest.format.word().to_owned()).unwrap_or_default(),
         runs: runs.collect(),
         hooks: if hooks.is_empty() { from_manifest() } else { hooks },
         capabilities: view::capabilities(info),
-        warnings: info.warnings.clone(),
+        warnings: info.found.warnings.clone(),
     }
 }

@@ -59,8 +59,8 @@ fn the_example_of_datawatch_redacts_a_live_session() {
     assert!(!cast.to_string().contains("blue"), "{cast}");
 }
 
-/// 60 lines through a filter of 50 ms a line: whoever does not wait for it is told what is missing, and whoever does
-/// has all of it. Nobody gets a part that looks like the whole.
+/// 60 lines through a filter of 50 ms a line: whoever does not wait for it is told what is missing,
+/// and whoever does has all of it. Nobody gets a part that looks like the whole.
 #[test]
 fn a_slow_filter_makes_readers_wait_or_says_how_far_behind_it_is() {
     let home = home(CONFIG);
@@ -254,7 +254,8 @@ fn a_filter_that_stays_sees_them_all() {
     answered("jsonl", 40_000);
 }
 
-/// Somebody follows every session from its first byte on, and another client reads as soon as one is listed.
+/// Somebody follows every session from its first byte on, and another client reads as soon as one
+/// is listed.
 #[test]
 fn a_reader_of_the_first_instant_sees_nothing_a_filter_has_not_answered_for() {
     let home = home(CONFIG);

@@ -1,8 +1,6 @@
 //! Every observer, once for each event.
 
-use std::process::Command;
-
-use greenroom_protocol::manifest::{Class, HOOKS};
+use greenroom_formats::manifest::{Class, HOOKS};
 use serde_json::{Value, json};
 
 use super::stage::{CONFIG, eventually, grant, home, native, noted, notes, noting, wait_exit};
@@ -29,25 +27,7 @@ fn every_observer_is_told_of_each_event_once() {
     host.kill_daemon();
     let mut client = host.client();
     let repo = host.home.path().join("repo");
-    std::fs::create_dir(&repo).unwrap();
-    for args in [
-        &["init", "-q", "-b", "main"][..],
-        &[
-            "-c",
-            "user.name=t",
-            "-c",
-            "user.email=t@t",
-            "commit",
-            "-q",
-            "--allow-empty",
-            "-m",
-            "one",
-        ],
-    ] {
-        let mut git = Command::new("git");
-        git.args(args).current_dir(&repo).env("GIT_CONFIG_GLOBAL", "/dev/null");
-        assert!(git.status().unwrap().success());
-    }
+    test_kit::git::repository(&repo);
     let script = "printf '\\033]0;the title\\007'; echo last words; read -r line; exit 0";
     let created = client.ok(
         "session.create",
@@ -68,7 +48,7 @@ fn every_observer_is_told_of_each_event_once() {
         let expected = if *hook == "session.state" { 2 } else { 1 };
         noted(&host, "all", hook, expected);
     }
-    // Whatever was to come twice would have come by now: the queue is one, and in order.
+    // A second event would have come by now: there is one queue, in order.
     client.ok("alert.raise", json!({ "text": "the end" }));
     eventually("the last alert", || {
         let told = notes(&host, "all");

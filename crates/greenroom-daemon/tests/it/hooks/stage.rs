@@ -1,20 +1,21 @@
 //! A host with plugins: written into its home, agreed to, asked by what sessions do.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use test_kit::place;
+pub use test_kit::wait::eventually;
 
-use crate::client::{Client, PATIENCE};
+use crate::client::Client;
 use crate::host::Host;
+pub use crate::host::wait_exit;
 
 pub const CONFIG: &str = "[plugins]\nenabled = true\nidle = \"300ms\"\n";
 
 /// A home in which plugins may run.
 pub fn home(config: &str) -> TempDir {
-    let home = tempfile::Builder::new().prefix("gr").tempdir().unwrap();
+    let home = place::private();
     std::fs::write(home.path().join("config.toml"), config).unwrap();
     home
 }
@@ -22,10 +23,8 @@ pub fn home(config: &str) -> TempDir {
 fn place(home: &Path, name: &str, script: &str) -> PathBuf {
     let dir = home.join("plugins").join(name);
     std::fs::create_dir_all(&dir).unwrap();
-    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o700)).unwrap();
-    let program = dir.join("run");
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).unwrap();
+    place::set_mode(&dir, 0o700);
+    place::program(&dir.join("run"), script);
     dir
 }
 
@@ -39,7 +38,8 @@ pub fn datawatch(home: &Path, name: &str, hooks: &[&str], script: &str) {
     std::fs::write(dir.join("manifest.yaml"), manifest).unwrap();
 }
 
-/// Hides lines, rows and titles with a password in them. Answers batches and single lines, kept or started for each.
+/// Hides lines, rows and titles with a password in them. Answers batches and single lines, kept or
+/// started for each.
 pub const REDACTOR: &str = r#"#!/usr/bin/env python3
 import json, sys
 for text in sys.stdin:
@@ -85,17 +85,6 @@ pub fn notes(host: &Host, name: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}: not in time");
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-}
-
 /// Waits until a noting plugin has been asked this often about a hook.
 pub fn noted(host: &Host, name: &str, hook: &str, count: usize) -> Vec<Value> {
     eventually(&format!("{name} asked about {hook} {count} times"), || {
@@ -115,11 +104,4 @@ pub fn events(client: &mut Client, kind: &str) -> Vec<Value> {
 /// Waits for an event.
 pub fn event(client: &mut Client, kind: &str) -> Value {
     eventually(kind, || events(client, kind).into_iter().next())
-}
-
-pub fn wait_exit(client: &mut Client, session: &str) {
-    let matcher = json!({ "type": "process_exited" });
-    let params =
-        json!({ "session": session, "matcher": matcher, "timeout_ms": 20_000, "snapshot": false });
-    client.ok("session.wait", params);
 }

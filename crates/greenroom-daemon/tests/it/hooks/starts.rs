@@ -90,11 +90,15 @@ fn what_a_plugin_may_not_change_stays_as_it_is() {
     let gone = planted(json!({ "env": { "HOME": null } }));
     let dir = planted(json!({ "project_dir": "/tmp" }));
     let task = planted(json!({ "task": "another" }));
+    let backend = planted(json!({ "backend": "claude" }));
+    let make = planted(json!({ "env": { "MAKEFILES": "/tmp/planted" } }));
     let cases = [
         (&task, "", false, "session.transform"),
         (&env, TRANSFORM, false, "BASH_ENV"),
         (&gone, TRANSFORM, false, "HOME"),
+        (&make, TRANSFORM, false, "MAKEFILES"),
         (&dir, TRANSFORM, true, "project_dir of a confined session"),
+        (&backend, TRANSFORM, true, "backend of a confined session"),
     ];
     for (answer, more, confined, why) in cases {
         let home = home(CONFIG);

@@ -126,7 +126,7 @@ fn a_head_that_does_not_end_is_not_waited_for() {
     let host = Host::start();
     let web = Web::of(&mut host.client());
     let began = Instant::now();
-    // One that says nothing, one that stops within its head, one that drips.
+    // The clients: a silent one, one that stops within its head, one that drips.
     let silent = web.connect();
     let mut half = web.connect();
     half.write_all(b"GET /api/sessions HTTP/1.1\r\nHost: x\r\nX-Slow: ").unwrap();
@@ -260,6 +260,6 @@ fn a_confined_session_gets_no_answer_even_with_the_token() {
     wait_for(&mut client, &id, "no-token-file");
     client.ok("session.input", json!({ "session": id, "action": tell }));
     wait_for(&mut client, &id, "HTTP/1.1 403");
-    // Whoever is outside is served meanwhile.
+    // A client outside is served meanwhile.
     web.ok("GET", "/api/sessions", None);
 }

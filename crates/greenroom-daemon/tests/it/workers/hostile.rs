@@ -1,8 +1,8 @@
-//! Hostile programs: each call ends within its deadline and half a second, and then nothing of it runs.
+//! Hostile programs: each call ends by its deadline, and then nothing of it runs.
 
 use std::time::{Duration, Instant};
 
-use greenroom_plugins::runtime::oneshot::Turns;
+use greenroom_plugins::runtime::oneshot::Runner;
 use greenroom_plugins::runtime::{CallFailure, Launch, MAX_DECLARED_ANSWER, Reply};
 use greenroom_sandbox::policy::Level;
 use serde_json::{Value, json};
@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use super::scene::{Scene, User};
 
 const DEADLINE: Duration = Duration::from_millis(400);
-/// Of those that end by themselves: a busy machine must not make them late.
+/// The deadline of programs that end by themselves: a busy machine must not make them late.
 const LONG: Duration = Duration::from_secs(5);
-const MORE: Duration = Duration::from_millis(500);
+/// By how much a busy machine may be late.
+const MORE: Duration = Duration::from_secs(5);
 
 struct Hostile {
     name: &'static str,
@@ -124,14 +125,14 @@ fn request() -> Value {
     json!({ "hook": "output.filter", "line": "x".repeat(300_000) })
 }
 
-async fn one(scene: &Scene, turns: &Turns, hostile: &Hostile, launch: &Launch) {
+async fn one(scene: &Scene, runner: &Runner, hostile: &Hostile, launch: &Launch) {
     // Who is right to be late gets little time.
     let deadline = match (hostile.right)(&Err(CallFailure::Deadline(DEADLINE))) {
         true => DEADLINE,
         false => LONG,
     };
     let began = Instant::now();
-    let result = turns.call(&scene.workers, launch, &request(), deadline).await;
+    let result = runner.call(&scene.workers, launch, &request(), deadline).await;
     let (took, name) = (began.elapsed(), scene.name());
     assert!((hostile.right)(&result), "{name}: {}: {result:?}", hostile.name);
     assert!(took < deadline + MORE, "{name}: {}: {took:?}", hostile.name);
@@ -141,17 +142,17 @@ async fn one(scene: &Scene, turns: &Turns, hostile: &Hostile, launch: &Launch) {
 #[tokio::main(flavor = "current_thread")]
 async fn suite(user: User, level: Level) {
     let Some(scene) = Scene::new(user, level) else { return };
-    let turns = Turns::default();
+    let runner = Runner::default();
     for hostile in ALL {
         let mut launch = scene.sh(hostile.script);
         if hostile.name.starts_with("17") {
             launch.terms.max_answer = MAX_DECLARED_ANSWER;
         }
-        one(&scene, &turns, hostile, &launch).await;
+        one(&scene, &runner, hostile, &launch).await;
     }
     // And an honest one, after all that.
     let launch = scene.sh("read x; echo '{\"action\":\"replace\",\"line\":\"y\"}'");
-    let reply = turns.call(&scene.workers, &launch, &request(), Duration::from_secs(10)).await;
+    let reply = runner.call(&scene.workers, &launch, &request(), Duration::from_secs(10)).await;
     assert_eq!(reply.unwrap().verdict().unwrap().line.as_deref(), Some("y"));
     scene.gone("the honest one").await;
 }
@@ -184,12 +185,12 @@ fn without_a_fence_as_root() {
 #[tokio::test]
 async fn a_call_that_is_given_up_leaves_nothing() {
     let Some(scene) = Scene::new(User::Ordinary, Level::Full) else { return };
-    let turns = Turns::default();
+    let runner = Runner::default();
     let launch = scene.sh("echo '{}'; sleep MARK");
     // At any moment: before the start, during it, after it.
     for micros in [0, 200, 1000, 3000, 6000, 10_000, 20_000, 50_000] {
         let request = json!({});
-        let call = turns.call(&scene.workers, &launch, &request, Duration::from_secs(20));
+        let call = runner.call(&scene.workers, &launch, &request, Duration::from_secs(20));
         let _ = tokio::time::timeout(Duration::from_micros(micros), call).await;
         scene.gone_by(Instant::now() + MORE, "given up").await;
     }
@@ -198,10 +199,10 @@ async fn a_call_that_is_given_up_leaves_nothing() {
 #[tokio::test]
 async fn no_plugin_has_more_than_its_turns() {
     let Some(scene) = Scene::new(User::Ordinary, Level::Full) else { return };
-    let turns = Turns::default();
+    let runner = Runner::default();
     let launch = scene.sh("sleep MARK");
     let request = json!({});
-    let call = |deadline| turns.call(&scene.workers, &launch, &request, deadline);
+    let call = |deadline| runner.call(&scene.workers, &launch, &request, deadline);
     // The third has given up before one of the others could make room.
     let (a, b, c) = tokio::join!(call(DEADLINE), call(DEADLINE), call(DEADLINE / 4));
     let no_turn = |it: &Result<Reply, CallFailure>| matches!(it, Err(CallFailure::NoTurn { .. }));
@@ -212,16 +213,16 @@ async fn no_plugin_has_more_than_its_turns() {
 #[tokio::test]
 async fn what_cannot_start_says_why_and_what_it_may_not_it_cannot() {
     let Some(scene) = Scene::new(User::Ordinary, Level::Full) else { return };
-    let turns = Turns::default();
+    let runner = Runner::default();
     let mut launch = scene.sh("echo '{}'");
     launch.argv = vec!["/no/such".into()];
-    let failed = turns.call(&scene.workers, &launch, &json!({}), DEADLINE).await.unwrap_err();
+    let failed = runner.call(&scene.workers, &launch, &json!({}), DEADLINE).await.unwrap_err();
     assert!(failed.to_string().contains("run /no/such"), "{failed}");
     // Neither home, nor the keeper's socket, nor a network; its own tree and its data.
     let script = "cat ../secret 2>/dev/null && exit 1; ls ../../keeper/* 2>/dev/null && exit 1; \
                   cat /etc/passwd 2>/dev/null && exit 1; touch x 2>/dev/null && exit 1; \
                   cat main >/dev/null && echo kept > $HOME/note && echo '{\"ok\":true}'";
     let launch = scene.sh(script);
-    let reply = turns.call(&scene.workers, &launch, &json!({}), Duration::from_secs(10)).await;
+    let reply = runner.call(&scene.workers, &launch, &json!({}), Duration::from_secs(10)).await;
     assert_eq!(reply.unwrap().answer["ok"], true);
 }

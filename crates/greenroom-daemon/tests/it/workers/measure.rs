@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use greenroom_formats::manifest::Allowed;
 use greenroom_plugins::runtime::jsonl::{Options, Peer};
-use greenroom_plugins::runtime::oneshot::Turns;
-use greenroom_protocol::manifest::Allowed;
+use greenroom_plugins::runtime::oneshot::Runner;
 use greenroom_sandbox::policy::Level;
 use serde_json::json;
 
@@ -27,12 +27,12 @@ fn median(mut times: Vec<Duration>) -> Duration {
 /// The median of some calls of a shell that answers at once.
 async fn once(user: User, level: Level) -> Option<Duration> {
     let scene = Scene::new(user, level)?;
-    let turns = Turns::default();
+    let runner = Runner::default();
     let launch = scene.sh("read x; echo '{}'");
     let mut times = Vec::new();
     for _ in 0..15 {
         let began = Instant::now();
-        turns.call(&scene.workers, &launch, &json!({}), DEADLINE).await.unwrap();
+        runner.call(&scene.workers, &launch, &json!({}), DEADLINE).await.unwrap();
         times.push(began.elapsed());
     }
     Some(median(times))
@@ -51,14 +51,14 @@ async fn what_each_level_costs() {
 #[tokio::test]
 async fn a_program_that_stays_filters_a_hundred_times_as_many_lines() {
     let scene = Scene::new(User::Ordinary, Level::Full).expect("somebody runs this");
-    let turns = Turns::default();
+    let runner = Runner::default();
     let request = json!({ "hook": "output.filter", "line": "nothing secret here, only a line" });
     let mut medians = Vec::new();
     for launch in [scene.sh("read x; echo '{}'"), scene.launch(ONCE, &Allowed::new())] {
         let mut times = Vec::new();
         for _ in 0..15 {
             let began = Instant::now();
-            turns.call(&scene.workers, &launch, &request, DEADLINE).await.unwrap();
+            runner.call(&scene.workers, &launch, &request, DEADLINE).await.unwrap();
             times.push(began.elapsed());
         }
         medians.push(median(times));
@@ -69,7 +69,7 @@ async fn a_program_that_stays_filters_a_hundred_times_as_many_lines() {
     let mut times = Vec::new();
     for _ in 0..200 {
         let began = Instant::now();
-        peer.call(asked, DEADLINE).await.unwrap();
+        peer.ask(asked, None, DEADLINE).await.unwrap();
         times.push(began.elapsed());
     }
     let call = median(times);
@@ -77,7 +77,7 @@ async fn a_program_that_stays_filters_a_hundred_times_as_many_lines() {
     let began = Instant::now();
     const BATCHES: u32 = 40;
     for _ in 0..BATCHES / 4 {
-        let batch = || peer.batch(asked, &lines, DEADLINE);
+        let batch = || peer.ask(asked, Some(&lines), DEADLINE);
         let (a, b, c, d) = tokio::join!(batch(), batch(), batch(), batch());
         assert!(a.is_ok() && b.is_ok() && c.is_ok() && d.is_ok());
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use greenroom_plugins::runtime::oneshot::Turns;
-use greenroom_protocol::manifest::{Allow, Allowed};
+use greenroom_formats::manifest::{Allow, Allowed};
+use greenroom_plugins::runtime::oneshot::Runner;
 use greenroom_sandbox::policy::Level;
 use serde_json::json;
 
@@ -26,11 +26,11 @@ printf '{"denied":"%s","port":"%s","direct":"%s","proxy":"%s"}\n' "$denied" "$po
 #[tokio::test]
 async fn only_granted_hosts_and_only_through_the_proxy() {
     let Some(scene) = Scene::new(User::Ordinary, Level::Full) else { return };
-    let turns = Turns::default();
+    let runner = Runner::default();
     let grants =
         Allowed::from([("net.connect".into(), Allow::List(vec!["rules.example.com:443".into()]))]);
     let launch = scene.launch(TRIES, &grants);
-    let reply = turns.call(&scene.workers, &launch, &json!({}), DEADLINE).await.unwrap();
+    let reply = runner.call(&scene.workers, &launch, &json!({}), DEADLINE).await.unwrap();
     let answer = &reply.answer;
     assert_eq!((&answer["denied"], &answer["port"]), (&json!("403"), &json!("403")), "{answer:?}");
     assert_eq!(answer["direct"], "no");
@@ -40,6 +40,6 @@ async fn only_granted_hosts_and_only_through_the_proxy() {
     scene.gone("reach").await;
     // Without the grant there is nobody to ask.
     let launch = scene.launch(TRIES, &Allowed::new());
-    let reply = turns.call(&scene.workers, &launch, &json!({}), DEADLINE).await.unwrap();
+    let reply = runner.call(&scene.workers, &launch, &json!({}), DEADLINE).await.unwrap();
     assert_eq!((&reply.answer["denied"], &reply.answer["direct"]), (&json!("none"), &json!("no")));
 }

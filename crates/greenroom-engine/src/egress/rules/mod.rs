@@ -1,9 +1,10 @@
 //! L1 and L2: what a secret looks like when nobody told us its value.
 //!
-//! Every rule is a *trigger*, which is public and stays visible (`ghp_`, `password: "`), and a *body*, which is
-//! masked. A body is decided within [`HOLD_MAX`] bytes; once it is a secret, all of it is masked as it comes. So
-//! little has to be held back, and nothing before the body.
-//! In: text. Out: where a body begins and how far it goes. Deliberately absent: the stream, and whose text it is.
+//! Every rule is a *trigger*, which is public and stays visible (`ghp_`, `password: "`), and a
+//! *body*, which is masked. A body is decided within [`HOLD_MAX`] bytes; once it is a secret, all
+//! of it is masked as it comes. So little has to be held back, and nothing before the body. In:
+//! text. Out: where a body begins and how far it goes. Deliberately absent: the stream, and whose
+//! text it is.
 
 mod shapes;
 mod table;
@@ -25,14 +26,12 @@ pub(crate) const TRIGGER_MAX: usize = 160;
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Prefix { body: Charset, min: usize, rest: Charset },
-    Key,
-    Authorization,
-    Scheme,
-    Url,
-    Jwt,
-    Pem,
-    Telegram,
+    Form(Form),
 }
+
+/// Looks at a text in which a trigger stands at the first place and ends before the second. With
+/// `true` the text is all there will be.
+type Form = fn(&[u8], usize, usize, bool) -> Look;
 
 struct Trigger {
     text: &'static str,
@@ -41,6 +40,7 @@ struct Trigger {
     rule: u16,
 }
 
+#[derive(Default)]
 pub struct Rules {
     names: Vec<&'static str>,
     shapes: Vec<Shape>,
@@ -85,7 +85,7 @@ pub(crate) enum Open {
 
 impl Open {
     /// How much of the start of `text` is still body. `before` is the byte in front of it.
-    pub fn extent(self, before: u8, text: &[u8]) -> usize {
+    pub(crate) fn extent(self, before: u8, text: &[u8]) -> usize {
         match self {
             Open::Closed => 0,
             Open::Run(charset) => charset.run(text),
@@ -96,7 +96,6 @@ impl Open {
 
 impl Rules {
     /// The rules every session has.
-    #[must_use]
     pub fn built_in() -> Arc<Rules> {
         static BUILT_IN: OnceLock<Arc<Rules>> = OnceLock::new();
         BUILT_IN.get_or_init(|| Arc::new(Rules::compile(&[]))).clone()
@@ -107,26 +106,14 @@ impl Rules {
         let all = Rules::built_in();
         let unknown: Vec<String> =
             names.iter().filter(|name| !all.names.contains(&name.as_str())).cloned().collect();
-        match (names.is_empty(), unknown.is_empty()) {
-            (true, _) => Ok(all),
-            (_, false) => Err(unknown),
-            _ => Ok(Arc::new(Rules::compile(names))),
+        if !unknown.is_empty() {
+            return Err(unknown);
         }
-    }
-
-    /// No rules at all.
-    pub(crate) fn none() -> Rules {
-        Rules {
-            names: Vec::new(),
-            shapes: Vec::new(),
-            triggers: Vec::new(),
-            by_head: Vec::new(),
-            heads: Heads::default(),
-        }
+        Ok(if names.is_empty() { all } else { Arc::new(Rules::compile(names)) })
     }
 
     fn compile(without: &[String]) -> Rules {
-        let mut rules = Rules::none();
+        let mut rules = Rules::default();
         let mut add = |name: &'static str, shape, texts: &[&'static str], any_case| {
             if !without.iter().any(|off| off == name) {
                 rules.add(name, shape, texts, any_case);
@@ -136,13 +123,13 @@ impl Rules {
             let shape = Shape::Prefix { body: row.body, min: row.min, rest: row.rest };
             add(row.name, shape, row.prefixes, false);
         }
-        add("jwt", Shape::Jwt, &[".eyJ"], false);
-        add("private-key", Shape::Pem, &["-----BEGIN "], false);
-        add("url-password", Shape::Url, &["://"], false);
-        add("telegram", Shape::Telegram, &[":AA"], false);
-        add("authorization", Shape::Authorization, &["authorization"], true);
-        add("bearer", Shape::Scheme, &["bearer ", "bearer%20"], true);
-        add("assignment", Shape::Key, table::KEYWORDS, true);
+        add("jwt", Shape::Form(shapes::jwt), &[".eyJ"], false);
+        add("private-key", Shape::Form(shapes::pem), &["-----BEGIN "], false);
+        add("url-password", Shape::Form(shapes::url), &["://"], false);
+        add("telegram", Shape::Form(shapes::telegram), &[":AA"], false);
+        add("authorization", Shape::Form(values::authorization), &["authorization"], true);
+        add("bearer", Shape::Form(values::credentials), &["bearer ", "bearer%20"], true);
+        add("assignment", Shape::Form(values::key), table::KEYWORDS, true);
         rules.by_head.sort_unstable();
         rules
     }
@@ -162,13 +149,11 @@ impl Rules {
     }
 
     /// The name of a rule, by the number a finding has.
-    #[must_use]
     pub fn name(&self, rule: u16) -> &'static str {
         self.names.get(usize::from(rule)).copied().unwrap_or("value")
     }
 
     /// Every rule's name, in order.
-    #[must_use]
     pub fn names(&self) -> &[&'static str] {
         &self.names
     }
@@ -177,7 +162,8 @@ impl Rules {
         &self.heads
     }
 
-    /// Tells `found` of everything a trigger at `at` says. With `ended` the text is all there will be.
+    /// Tells `found` of everything a trigger at `at` says. With `ended` the text is all there will
+    /// be.
     pub(crate) fn look(
         &self,
         text: &[u8],
@@ -190,9 +176,10 @@ impl Rules {
         for (_, number) in self.by_head[first..].iter().take_while(|(head, _)| *head == key) {
             let trigger = &self.triggers[usize::from(*number)];
             let Some(there) = text[at..].get(..trigger.text.len()) else { continue };
-            let same = match trigger.any_case {
-                true => there.eq_ignore_ascii_case(trigger.text.as_bytes()),
-                false => there == trigger.text.as_bytes(),
+            let same = if trigger.any_case {
+                there.eq_ignore_ascii_case(trigger.text.as_bytes())
+            } else {
+                there == trigger.text.as_bytes()
             };
             if same {
                 let end = at + trigger.text.len();
@@ -215,13 +202,7 @@ impl Shape {
                 }
                 run_of(text, end, body, min, rest, ended)
             }
-            Shape::Key => values::key(text, at, end, ended),
-            Shape::Authorization => values::authorization(text, end, ended),
-            Shape::Scheme => values::credentials(text, end, ended),
-            Shape::Url => shapes::url(text, end, ended),
-            Shape::Jwt => shapes::jwt(text, at, ended),
-            Shape::Pem => shapes::pem(text, end, ended),
-            Shape::Telegram => shapes::telegram(text, at, ended),
+            Shape::Form(look) => look(text, at, end, ended),
         }
     }
 }
@@ -239,8 +220,8 @@ fn run_of(text: &[u8], from: usize, body: Charset, min: usize, rest: Charset, en
     Look::Nothing
 }
 
-/// Whether a word may begin at `at`. Text that shows control characters as letters (`\n`, `%3D`, `[31m`) has letters
-/// in front that are none.
+/// Whether a word may begin at `at`. Text that shows control characters as letters (`\n`, `%3D`,
+/// `[31m`) has letters in front that are none.
 fn begins_word(text: &[u8], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map_or(0, |at| text[at]);
     let before = back(1);

@@ -12,7 +12,7 @@ const PEM_LABEL: usize = 48;
 const PEM_BODY: Charset = BASE64.and(BLANK).and(Charset::of("\\:,-"));
 
 /// `-----BEGIN RSA PRIVATE KEY-----` and what follows it. `end` is behind `BEGIN `.
-pub(super) fn pem(text: &[u8], end: usize, ended: bool) -> Look {
+pub(super) fn pem(text: &[u8], _: usize, end: usize, ended: bool) -> Look {
     let label = &text[end..text.len().min(end + PEM_LABEL)];
     let Some(dashes) = label.windows(5).position(|five| five == b"-----") else {
         return Look::Nothing;
@@ -65,7 +65,7 @@ pub(super) fn pem_extent(before: u8, text: &[u8]) -> usize {
 }
 
 /// `.eyJ` between two parts of a JSON web token: the first, which says how it is signed, stays.
-pub(super) fn jwt(text: &[u8], at: usize, ended: bool) -> Look {
+pub(super) fn jwt(text: &[u8], at: usize, _: usize, ended: bool) -> Look {
     const HEADER_MIN: usize = 10;
     const MIN: usize = 16;
     let header = &text[at.saturating_sub(HEADER_MIN)..at];
@@ -76,7 +76,7 @@ pub(super) fn jwt(text: &[u8], at: usize, ended: bool) -> Look {
 }
 
 /// `scheme://user:password@`. `end` is behind `://`.
-pub(super) fn url(text: &[u8], end: usize, ended: bool) -> Look {
+pub(super) fn url(text: &[u8], _: usize, end: usize, ended: bool) -> Look {
     const USER_MAX: usize = 64;
     const USER: Charset = ALNUM.and(Charset::of("._-+%~"));
     const PASSWORD: Charset = ALNUM.and(Charset::of("._-+%~!*&=^#$;,?"));
@@ -99,7 +99,7 @@ pub(super) fn url(text: &[u8], end: usize, ended: bool) -> Look {
 }
 
 /// `:AA` in a bot's token: eight to ten digits before, 33 characters after.
-pub(super) fn telegram(text: &[u8], at: usize, ended: bool) -> Look {
+pub(super) fn telegram(text: &[u8], at: usize, _: usize, ended: bool) -> Look {
     let digits = text[at.saturating_sub(11)..at].iter().rev().take_while(|b| b.is_ascii_digit());
     match digits.count() {
         8..=10 => super::run_of(text, at + 3, WORD, 30, WORD, ended),

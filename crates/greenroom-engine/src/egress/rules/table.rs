@@ -1,4 +1,5 @@
-//! The secrets that can be told by how they begin. One row per issuer; prefixes are public and stay visible.
+//! The secrets that can be told by how they begin. One row per issuer; prefixes are public and stay
+//! visible.
 
 use crate::egress::charset::{ALNUM, Charset, DOTTED, HEX, UPPER_DIGIT, WORD};
 

@@ -1,7 +1,9 @@
-//! Values told by the name in front of them: `API_KEY=…`, `"password": "…"`, `Authorization: Bearer …`.
+//! Values told by the name in front of them: `API_KEY=…`, `"password": "…"`,
+//! `Authorization: Bearer …`.
 //!
-//! Names like these are common in source and documents, where what follows is a variable, a type or an example. So a
-//! value must look like one: long enough, letters and digits, not called, not a template.
+//! Names like these are common in source and documents, where what follows is a variable, a type or
+//! an example. So a value must look like one: long enough, letters and digits, not called, not a
+//! template.
 
 use super::table::NO_VALUES;
 use super::{Look, Open};
@@ -109,7 +111,8 @@ fn value(text: &[u8], from: usize, style: Style, ended: bool) -> Look {
         let whole = least;
         return if run > 0 { Look::Undecided { from, whole } } else { Look::Nothing };
     }
-    // Only as much as decided it may count: the answer must not depend on what else is there already.
+    // Only as much as decided it may count: the answer must not depend on what else is there
+    // already.
     let seen = &seen[..run.min(decides)];
     let after = text.get(from + run).copied().filter(|_| run < decides);
     let is_value = run >= least
@@ -136,7 +139,8 @@ fn is_mixed(value: &[u8], digits: usize) -> bool {
         && distinct.count_ones() >= 5
 }
 
-/// What stands where a value would: a template, an address, a row of stars, a word that says there is none.
+/// What stands where a value would: a template, an address, a row of stars, a word that says there
+/// is none.
 fn is_stand_in(value: &[u8]) -> bool {
     let templates: [&[u8]; 8] = [b"$", b"{", b"<", b"%(", b"%{", b"http://", b"https://", b"./"];
     templates.iter().any(|template| value.starts_with(template))
@@ -145,7 +149,7 @@ fn is_stand_in(value: &[u8]) -> bool {
 }
 
 /// Behind `authorization`: a separator, maybe a scheme, then credentials.
-pub(super) fn authorization(text: &[u8], end: usize, ended: bool) -> Look {
+pub(super) fn authorization(text: &[u8], at: usize, end: usize, ended: bool) -> Look {
     const SCHEMES: [&[u8]; 5] = [b"basic ", b"bearer ", b"token ", b"digest ", b"apikey "];
     let mut here = end + quote(text, end);
     here += blanks(text, here);
@@ -160,13 +164,13 @@ pub(super) fn authorization(text: &[u8], end: usize, ended: bool) -> Look {
         rest.get(..scheme.len()).is_some_and(|there| there.eq_ignore_ascii_case(scheme))
     });
     match scheme {
-        Some(scheme) => credentials(text, here + scheme.len(), ended),
+        Some(scheme) => credentials(text, at, here + scheme.len(), ended),
         None => value(text, here, Style::Plain, ended),
     }
 }
 
 /// Behind a scheme: a word with a digit, or one too long to be a word.
-pub(super) fn credentials(text: &[u8], from: usize, ended: bool) -> Look {
+pub(super) fn credentials(text: &[u8], _: usize, from: usize, ended: bool) -> Look {
     const LEAST: usize = 8;
     const LONG: usize = 24;
     let run = TOKEN68.run(&text[from..]);

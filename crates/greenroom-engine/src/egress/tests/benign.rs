@@ -35,11 +35,10 @@ fn source() -> Vec<String> {
         }
         for entry in std::fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => dirs.push(path),
-                false => {
-                    lines.extend(std::fs::read_to_string(path).unwrap().lines().map(str::to_owned))
-                }
+            if path.is_dir() {
+                dirs.push(path);
+            } else {
+                lines.extend(std::fs::read_to_string(path).unwrap().lines().map(str::to_owned));
             }
         }
     }

@@ -1,7 +1,6 @@
 //! What must hold of every masked stream, whatever is in it and however it comes.
 
 mod benign;
-mod pictures;
 mod property;
 mod samples;
 
@@ -61,7 +60,7 @@ impl super::LineFilter for Remote {
         &'a self,
         _: crate::id::SessionId,
         _: &'a [super::Line],
-    ) -> crate::process::Wait<'a, Vec<super::Verdict>> {
+    ) -> crate::process::BoxFuture<'a, Vec<super::Edit>> {
         Box::pin(async { Vec::new() })
     }
 }

@@ -1,90 +1,91 @@
-//! The real voices: programs, started through the launcher.
+//! The real programs of plugins, started through the launcher.
 //!
-//! In: a plugin's runtime. Out: somebody who answers for it: `oneshot` starts a program for each call, `stay` one that is
-//! kept. Before each start the plugin's bytes are checked against those that were agreed to. Deliberately absent: pipes
-//! and JSON lines (`runtime`).
+//! In: a plugin's runtime. Out: somebody who answers for it: `oneshot` starts a program for each
+//! call, `resident` one that is kept. Before each start the plugin's bytes are checked against
+//! those that were agreed to. Deliberately absent: pipes and JSON lines (`runtime`).
 
 mod oneshot;
-mod stay;
+mod resident;
 
 use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
 
-use greenroom_protocol::manifest::{Format, Runtime, RuntimeKind};
+use greenroom_formats::manifest::{Format, Runtime, RuntimeKind};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use super::catalog::{Catalog, Found};
 use super::facts::HostParts;
-use super::supply::{Found, Supply};
-use super::voice::{Ear, Voice, Voices};
-use crate::runtime::oneshot::Turns;
-use crate::runtime::profile::{Profiles, Wish};
+use super::program::{Program, ProgramEvent, ProgramEvents, Programs};
+use crate::runtime::oneshot::Runner;
+use crate::runtime::profile::{Profiles, ProgramSpec};
 use crate::runtime::{CallFailure, Launch, Launcher};
 
-pub(super) struct Programs {
+pub(super) struct RealPrograms {
     launcher: Arc<dyn Launcher>,
-    supply: Arc<dyn Supply>,
+    catalog: Arc<dyn Catalog>,
     profiles: Arc<Profiles>,
-    turns: Arc<Turns>,
+    runner: Arc<Runner>,
     tasks: Handle,
 }
 
-impl Programs {
-    pub fn new(parts: &HostParts) -> Programs {
-        Programs {
+impl RealPrograms {
+    pub(super) fn new(parts: &HostParts) -> RealPrograms {
+        RealPrograms {
             launcher: parts.launcher.clone(),
-            supply: parts.supply.clone(),
+            catalog: parts.catalog.clone(),
             profiles: parts.profiles.clone(),
-            turns: Arc::default(),
+            runner: Arc::default(),
             tasks: Handle::current(),
         }
     }
 }
 
-impl Voices for Programs {
+impl Programs for RealPrograms {
     fn open(
         &self,
         found: &Arc<Found>,
         runtime: &Runtime,
-        ear: Arc<dyn Ear>,
-    ) -> Result<Arc<dyn Voice>, String> {
+        events: ProgramEvents,
+    ) -> Result<Arc<dyn Program>, String> {
         let format = found.manifest.as_ref().map(|manifest| manifest.format).unwrap_or_default();
-        let program = Program {
+        let executable = Arc::new(Executable {
             found: found.clone(),
             format,
             runtime: runtime.clone(),
             launcher: self.launcher.clone(),
-            supply: self.supply.clone(),
+            catalog: self.catalog.clone(),
             profiles: self.profiles.clone(),
-            ear,
+            events,
             tasks: self.tasks.clone(),
             level: OnceLock::new(),
-        };
+        });
         match runtime.kind {
             RuntimeKind::Oneshot => {
-                Ok(Arc::new(oneshot::Oneshot::new(Arc::new(program), self.turns.clone())))
+                Ok(Arc::new(oneshot::Oneshot { executable, runner: self.runner.clone() }))
             }
-            RuntimeKind::Jsonl => Ok(Arc::new(stay::Stay::new(Arc::new(program)))),
+            RuntimeKind::Jsonl => Ok(Arc::new(resident::Resident::new(executable))),
             other => Err(format!("runtimes of kind {} are not hosted here", other.word())),
         }
     }
 }
 
 /// What is started, and by whom.
-struct Program {
+struct Executable {
     found: Arc<Found>,
     format: Format,
     runtime: Runtime,
     launcher: Arc<dyn Launcher>,
-    supply: Arc<dyn Supply>,
+    catalog: Arc<dyn Catalog>,
     profiles: Arc<Profiles>,
-    ear: Arc<dyn Ear>,
+    events: ProgramEvents,
     tasks: Handle,
     level: OnceLock<&'static str>,
 }
 
-impl Program {
-    /// Carries out `work` where plugins are spoken to, whatever thread asks. It ends with whoever waits for it.
+impl Executable {
+    /// Carries out `work` where plugins are spoken to, whatever thread asks. It ends with whoever
+    /// waits for it.
     async fn beside<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, CallFailure>> + Send + 'static,
@@ -102,13 +103,13 @@ impl Program {
         }
     }
 
-    /// Checks that the bytes are those that were agreed to, and says how to start them. Blocks the calling task, not its
-    /// thread.
-    async fn launch(self: &Arc<Program>) -> Result<Launch, CallFailure> {
-        let program = self.clone();
+    /// Checks that the bytes are those that were agreed to, and says how to start them. Blocks the
+    /// calling task, not its thread.
+    async fn launch(self: &Arc<Executable>) -> Result<Launch, CallFailure> {
+        let executable = self.clone();
         let work = self.tasks.spawn_blocking(move || {
-            program.supply.unchanged(&program.found)?;
-            program.profiled()
+            executable.catalog.unchanged(&executable.found)?;
+            executable.profiled()
         });
         match work.await {
             Ok(launch) => launch.map_err(CallFailure::Launch),
@@ -118,7 +119,7 @@ impl Program {
 
     /// Each time anew: directories may have gone, and secrets may have changed.
     fn profiled(&self) -> Result<Launch, String> {
-        let wish = Wish {
+        let spec = ProgramSpec {
             plugin: &self.found.name,
             root: &self.found.root,
             format: self.format,
@@ -126,18 +127,22 @@ impl Program {
             grants: &self.found.grants,
             env: self.env(),
         };
-        let profiled = self.profiles.launch(wish).map_err(|error| error.to_string())?;
+        let profiled = self.profiles.launch(spec).map_err(|error| error.to_string())?;
         let _ = self.level.set(profiled.level.word());
         Ok(profiled.launch)
     }
 
-    /// Its own variables, with `${secret:NAME}` filled in. One whose secret is not to be had is left out.
+    /// Its own variables, with `${secret:NAME}` filled in. One whose secret is not to be had is
+    /// left out.
     fn env(&self) -> Vec<(OsString, OsString)> {
         let mut env = Vec::new();
         for (name, value) in &self.runtime.env {
             match self.filled(value) {
                 Some(value) => env.push((name.into(), value)),
-                None => self.ear.stderr(&format!("variable {name} is left out: no such secret")),
+                None => {
+                    let text = format!("variable {name} is left out: no such secret");
+                    (self.events)(ProgramEvent::Stderr(&text));
+                }
             }
         }
         env
@@ -149,7 +154,7 @@ impl Program {
         while let Some((before, after)) = rest.split_once("${secret:") {
             let (name, after) = after.split_once('}')?;
             filled.push(before);
-            filled.push(self.supply.secret(&self.found, name)?.reveal());
+            filled.push(self.catalog.secret(&self.found, name)?);
             rest = after;
         }
         filled.push(rest);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use greenroom_engine::SessionId;
-use greenroom_protocol::manifest::{Hook, OnFailure, Stage as Place};
+use greenroom_formats::manifest::{Hook, OnFailure, Stage as Place};
 use serde_json::{Value, json};
 
 use super::fakes::{Stage, Take, hook, payload};
-use crate::host::supply::Standing;
+use crate::host::Standing;
 use crate::host::{Changed, GateOutcome, HostConfig, News, SessionFacts};
 
 const ONE: Option<SessionId> = Some(SessionId(1));
@@ -46,7 +46,7 @@ async fn names_decide_the_order_and_changes_chain() {
     let by: Vec<&str> = changed.iter().map(|change| &*change.plugin).collect();
     assert_eq!(by, ["00-redact", "10-trim"]);
     let names: Vec<String> =
-        host.order(Hook::InputSubmit).0.into_iter().map(|turn| turn.plugin).collect();
+        host.order(Hook::InputSubmit).0.into_iter().map(|one| one.plugin).collect();
     assert_eq!(names, ["00-redact", "10-trim"]);
 }
 
@@ -187,6 +187,32 @@ async fn a_required_guard_whose_bytes_changed_is_missed() {
     assert_eq!(stage.asked_names(), Vec::<String>::new());
     host.disable("guard").await.unwrap();
     passed(host.gate(Hook::InputSubmit, ONE, payload(&[("text", "x")])).await);
+}
+
+/// A required plugin whose files are gone still counts: its claim is left, and it is said.
+#[tokio::test]
+async fn a_required_guard_whose_files_are_gone_is_missed() {
+    let stage = Stage::new();
+    let mut guard = hook("input.submit");
+    guard.required = true;
+    stage.says("guard", vec![guard], json!({ "action": "pass" }));
+    {
+        let mut found = stage.found.lock().unwrap();
+        found[0].manifest = None;
+        found[0].standing = Standing::Invalid(vec!["no files".to_owned()]);
+    }
+    let host = stage.host();
+    assert!(host.listens(Hook::InputSubmit));
+    let (plugin, reason) =
+        blocked(host.gate(Hook::InputSubmit, ONE, payload(&[("text", "x")])).await);
+    assert!(plugin == "guard" && reason.contains("no files"), "{plugin}: {reason}");
+    let told = host.troubles().join("\n");
+    assert!(told.contains("guard is required") && told.contains("input.submit (block)"), "{told}");
+    // Its claim has ended.
+    stage.found.lock().unwrap()[0].claims.clear();
+    host.reload(None).await.unwrap();
+    passed(host.gate(Hook::InputSubmit, ONE, payload(&[("text", "x")])).await);
+    assert_eq!(host.troubles(), Vec::<String>::new());
 }
 
 #[tokio::test]

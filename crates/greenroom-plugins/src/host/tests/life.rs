@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use greenroom_engine::SessionId;
-use greenroom_protocol::manifest::{Hook, HookName};
+use greenroom_formats::manifest::{Hook, HookName};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::fakes::{Stage, Take, found, hook, payload};
-use crate::host::supply::Standing;
+use crate::host::Standing;
 use crate::host::{GateOutcome, HostConfig, HostError};
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use greenroom_engine::SessionId;
-use greenroom_protocol::manifest::Hook;
-use greenroom_protocol::manifest::file::Queue;
+use greenroom_formats::manifest::Hook;
+use greenroom_plugin_api::file::Queue;
 use serde_json::json;
 use tokio::sync::Notify;
 

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use greenroom_protocol::manifest::{Class, HOOKS, OnFailure};
+use greenroom_formats::manifest::{Class, HOOKS, OnFailure};
 
 use crate::host::shape::Shape;
 
-fn page() -> String {
+fn recorded() -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hooks-reference.md");
     std::fs::read_to_string(file).unwrap()
 }
 
 /// The rows of the table below a hook's heading.
-fn section<'a>(page: &'a str, name: &str) -> &'a str {
+fn section<'a>(recorded: &'a str, name: &str) -> &'a str {
     let heading = format!("### `{name}`\n");
-    let (_, after) = page.split_once(&heading).unwrap_or_else(|| panic!("no section {name}"));
+    let (_, after) = recorded.split_once(&heading).unwrap_or_else(|| panic!("no section {name}"));
     after.split("\n### ").next().unwrap_or(after)
 }
 
@@ -30,12 +30,12 @@ fn words(row: &str) -> Vec<&str> {
 
 #[test]
 fn the_reference_says_what_the_tables_say() {
-    let page = page();
-    let headings = page.lines().filter(|line| line.starts_with("### `")).count();
+    let recorded = recorded();
+    let headings = recorded.lines().filter(|line| line.starts_with("### `")).count();
     assert_eq!(headings, HOOKS.len());
     for hook in HOOKS {
         let shape = Shape::of(hook.hook);
-        let section = section(&page, hook.name);
+        let section = section(&recorded, hook.name);
         assert_eq!(row(section, "class"), hook.class.word(), "{}", hook.name);
         let deadline = match hook.deadline.as_millis() {
             ms if ms >= 1000 => format!("{} s", ms as f64 / 1000.0),
@@ -45,7 +45,11 @@ fn the_reference_says_what_the_tables_say() {
         let whole = rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
         assert!(whole, "{}", hook.name);
         let mut policies = vec![hook.on_failure.word()];
-        policies.extend(hook.seed.iter().flat_map(|seed| [seed.name, seed.on_failure.word()]));
+        policies.extend(
+            hook.datawatch
+                .iter()
+                .flat_map(|datawatch| [datawatch.name, datawatch.on_failure.word()]),
+        );
         assert_eq!(words(row(section, "on failure")), policies, "{}", hook.name);
         assert_eq!(words(row(section, "payload")), shape.payload, "{}", hook.name);
         if hook.class != Class::Observe {
@@ -55,9 +59,9 @@ fn the_reference_says_what_the_tables_say() {
         if !fields.is_empty() {
             assert_eq!(words(row(section, "may change")), fields, "{}", hook.name);
         }
-        if let Some(seed) = hook.seed {
-            let mut expected = vec![seed.name];
-            expected.extend(shape.seed);
+        if let Some(datawatch) = hook.datawatch {
+            let mut expected = vec![datawatch.name];
+            expected.extend(shape.datawatch);
             assert_eq!(words(row(section, "datawatch")), expected, "{}", hook.name);
         }
     }
@@ -66,8 +70,8 @@ fn the_reference_says_what_the_tables_say() {
 #[test]
 fn every_policy_is_explained() {
     use OnFailure::{Ask, Block, Drop, Hold, Mask, Pass, Seal};
-    let page = page();
+    let recorded = recorded();
     for policy in [Pass, Block, Ask, Mask, Hold, Drop, Seal] {
-        assert!(page.contains(&format!("| `{policy}` |")), "{policy}");
+        assert!(recorded.contains(&format!("| `{policy}` |")), "{policy}");
     }
 }

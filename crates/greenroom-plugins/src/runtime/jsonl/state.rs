@@ -1,23 +1,26 @@
 //! Who waits for what: questions by number and by age.
 //!
-//! In: questions, answers as they come, the end of the program. Out: each answer to whoever asked; everybody a failure at the
-//! end. An answer with an `id` goes to that question and to nobody else; one without goes to the oldest that has had none. A
-//! question nobody waits for any more keeps its place in that order, so that its late answer is not taken for the next one's.
+//! In: questions, answers as they come, the end of the program. Out: each answer to whoever asked;
+//! everybody a failure at the end. An answer with an `id` goes to that question and to nobody else;
+//! one without goes to the oldest that has had none. A question nobody waits for any more keeps its
+//! place in that order, so that its late answer is not taken for the next one's.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 
 use super::{Answer, JUNK_PER_MINUTE};
+use crate::lock;
 use crate::runtime::{CallFailure, Reply};
 
 /// The greeting's number in the order of questions.
 const GREETING: u64 = 0;
-/// Unanswered questions that keep their place. A program that answers without ids and owes more than this owes for ever.
+/// Unanswered questions that keep their place. A program that answers without ids and owes more
+/// than this owes for ever.
 const MOST_OWED: usize = 256;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -62,28 +65,18 @@ impl Default for Shared {
 /// A question under way. Nobody waits for its answer once this is dropped.
 pub(super) struct Question<'a> {
     shared: &'a Shared,
-    id: u64,
-}
-
-impl Question<'_> {
-    pub fn id(&self) -> u64 {
-        self.id
-    }
+    pub id: u64,
 }
 
 impl Drop for Question<'_> {
     fn drop(&mut self) {
-        self.shared.state().waiting.remove(&self.id);
+        lock(&self.shared.state).waiting.remove(&self.id);
     }
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn ask(&self) -> Result<(Question<'_>, Answer), CallFailure> {
-        let mut state = self.state();
+    pub(super) fn ask(&self) -> Result<(Question<'_>, Answer), CallFailure> {
+        let mut state = lock(&self.state);
         state.last += 1;
         let id = state.last;
         let answer = self.enter(&mut state, id)?;
@@ -91,13 +84,13 @@ impl Shared {
     }
 
     /// The greeting: whatever comes first answers it.
-    pub fn greeted(&self) -> Result<Answer, CallFailure> {
-        self.enter(&mut self.state(), GREETING)
+    pub(super) fn greeted(&self) -> Result<Answer, CallFailure> {
+        self.enter(&mut lock(&self.state), GREETING)
     }
 
     /// It has no answer to that, so the first answer is the first question's.
-    pub fn no_greeting(&self) {
-        let mut state = self.state();
+    pub(super) fn no_greeting(&self) {
+        let mut state = lock(&self.state);
         state.waiting.remove(&GREETING);
         state.order.retain(|id| *id != GREETING);
     }
@@ -117,11 +110,12 @@ impl Shared {
     }
 
     /// A line has come.
-    pub fn hear(&self, line: Result<Map<String, Value>, CallFailure>) -> Heard {
-        let mut state = self.state();
+    pub(super) fn hear(&self, line: Result<Map<String, Value>, CallFailure>) -> Heard {
+        let mut state = lock(&self.state);
         let Ok(answer) = line else { return state.junk() };
         let id = match answer.get("id") {
-            // A greeting that comes late answers nothing else; other words while it is open are its answer too.
+            // A greeting that comes late answers nothing else; other words while it is open are its
+            // answer too.
             None | Some(Value::Null) if answer.contains_key("hello") => Some(GREETING),
             None | Some(Value::Null) => state.order.front().copied(),
             Some(Value::String(text)) => text.parse().ok(),
@@ -133,8 +127,7 @@ impl Shared {
         match state.waiting.remove(&id) {
             Some(Waiting { reply, asked }) => {
                 let took = asked.elapsed();
-                let (veto, stderr) = (None, String::new());
-                let _ = reply.send(Ok(Reply { answer, veto, stderr, took }));
+                let _ = reply.send(Ok(Reply { answer, took, ..Reply::default() }));
                 Heard::Answer
             }
             None if owed => Heard::Late,
@@ -143,10 +136,11 @@ impl Shared {
         }
     }
 
-    /// The end: everybody who waits is told why, and so is whoever asks later. The first reason stays.
-    pub fn fail(&self, why: CallFailure) {
+    /// The end: everybody who waits is told why, and so is whoever asks later. The first reason
+    /// stays.
+    pub(super) fn fail(&self, why: CallFailure) {
         let why = if self.stopping.load(Ordering::Acquire) { CallFailure::Stopped } else { why };
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let first = self.dead.send_if_modified(|dead| match dead {
             None => {
                 *dead = Some(why.clone());
@@ -162,15 +156,15 @@ impl Shared {
     }
 
     /// From now on an end is no failure of the program.
-    pub fn stopping(&self) {
+    pub(super) fn stopping(&self) {
         self.stopping.store(true, Ordering::Release);
     }
 
-    pub fn failure(&self) -> Option<CallFailure> {
+    pub(super) fn failure(&self) -> Option<CallFailure> {
         self.dead.borrow().clone()
     }
 
-    pub async fn ended(&self) -> CallFailure {
+    pub(super) async fn ended(&self) -> CallFailure {
         let mut dead = self.dead.subscribe();
         let ended = dead.wait_for(Option::is_some).await;
         ended.ok().and_then(|why| why.clone()).unwrap_or(CallFailure::Stopped)
@@ -185,9 +179,6 @@ impl State {
             self.junk.pop_front();
         }
         self.junk.push_back(now);
-        match self.junk.len() > JUNK_PER_MINUTE {
-            true => Heard::TooMuchJunk,
-            false => Heard::Junk,
-        }
+        if self.junk.len() > JUNK_PER_MINUTE { Heard::TooMuchJunk } else { Heard::Junk }
     }
 }

@@ -23,11 +23,11 @@ fn answers_find_their_question_by_id_in_any_order() {
     let shared = shared();
     let (first, mut one) = shared.ask().unwrap();
     let (second, mut two) = shared.ask().unwrap();
-    let by_number = json!({"id": second.id(), "action": "drop"});
+    let by_number = json!({"id": second.id, "action": "drop"});
     assert_eq!(shared.hear(object(by_number)), Heard::Answer);
     assert_eq!(two.try_recv().unwrap().unwrap().answer["action"], "drop");
     assert!(one.try_recv().is_err());
-    let by_text = json!({"id": first.id().to_string()});
+    let by_text = json!({"id": first.id.to_string()});
     assert_eq!(shared.hear(object(by_text.clone())), Heard::Answer);
     assert_eq!(shared.hear(object(by_text)), Heard::Junk, "twice");
     assert_eq!(shared.hear(object(json!({"id": 99}))), Heard::Junk);
@@ -93,7 +93,7 @@ proptest! {
         }
         for (question, answer) in &mut asked {
             let reply = answer.try_recv().unwrap().unwrap();
-            prop_assert_eq!(&reply.answer["line"], &json!(question.id().to_string()));
+            prop_assert_eq!(&reply.answer["line"], &json!(question.id.to_string()));
         }
     }
 }

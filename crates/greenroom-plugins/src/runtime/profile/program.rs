@@ -1,4 +1,5 @@
-//! What a program needs to be run at all, where it may run nothing else: itself, and its interpreter.
+//! What a program needs to be run at all, where it may run nothing else: itself, and its
+//! interpreter.
 //!
 //! In: a path. Out: the files the kernel, or `env`, will open to run it. Only looks.
 

@@ -1,7 +1,7 @@
 //! Grants to policies, and what a machine lacks to a level.
 
 use greenroom_sandbox::layer::Layer;
-use greenroom_sandbox::probe::{Outcome, Trial};
+use greenroom_sandbox::probe::{Probe, Trial, TrialResult};
 use tempfile::TempDir;
 
 use super::*;
@@ -12,8 +12,8 @@ struct Place {
 
 fn able(lacks: &[Layer], landlock_abi: u32, uid: u32) -> Probe {
     let outcome = |layer: &Layer| match lacks.contains(layer) {
-        true => Outcome::Failed { errno: 1, step: "try".into() },
-        false => Outcome::Works,
+        true => TrialResult::Failed { errno: 1, step: "try".into() },
+        false => TrialResult::Works,
     };
     let trial = |layer: &Layer| Trial { layer: *layer, outcome: outcome(layer) };
     Probe {
@@ -45,18 +45,17 @@ impl Place {
         format: Format,
         grants: &[(&str, Allow)],
     ) -> Result<Profiled, ProfileError> {
-        let probe = probe.clone();
-        let profiles = Profiles::new(
-            self.path("home"),
-            self.path("state"),
-            vec![self.path("run"), self.path("state")],
+        let profiles = Profiles {
+            home: self.path("home"),
+            state: self.path("state"),
+            hidden: vec![self.path("run"), self.path("state")],
             least,
-            Arc::new(move || Ok(probe.clone())),
-        );
+            probe: probe.clone().into(),
+        };
         let runtime = Runtime { command: vec!["./main".into(), "x".into()], ..Runtime::default() };
         let grants: Allowed =
             grants.iter().map(|(name, allow)| ((*name).to_owned(), allow.clone())).collect();
-        profiles.launch(Wish {
+        profiles.launch(ProgramSpec {
             plugin: "guard",
             root: &self.path("home/plugin"),
             format,
@@ -143,7 +142,7 @@ fn the_level_is_the_strongest_there_is_and_never_below_what_is_accepted() {
         (able(&spaces, 7, 0), Level::Bare, Advisory),
         (able(&all, 7, 1000), Level::Bare, Advisory),
     ] {
-        for least in Enforcement::ALL {
+        for &least in Enforcement::ALL {
             let profiled = place.profiled(&probe, least, Format::Datawatch, &[]);
             match profiled {
                 Ok(profiled) => {
@@ -199,7 +198,7 @@ fn its_environment_is_its_own_and_ours_and_nothing_inherited() {
 
 #[test]
 fn words_come_back() {
-    for level in Enforcement::ALL {
+    for &level in Enforcement::ALL {
         assert_eq!(Enforcement::named(level.word()), Some(level));
     }
     assert_eq!(Enforcement::named("full"), None);

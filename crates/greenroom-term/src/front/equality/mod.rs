@@ -3,8 +3,8 @@
 //! Random streams, cut into random batches with skipping allowed from one byte on, against one
 //! reading of the whole by vte's `Processor` into a stock `Term`. Everything readable is compared;
 //! then probe strings make hidden state visible and it is compared again. The same streams show
-//! that a keyframe plus the bytes after it gives the live screen. Mutants of the front, each without
-//! one rule, must be caught.
+//! that a keyframe plus the bytes after it gives the live screen. Mutants of the front, each
+//! without one rule, must be caught.
 //!
 //! A series: `make soak` runs more cases; a failing case prints a small stream.
 
@@ -21,7 +21,7 @@ use crate::size::Size;
 use compare::{Picture, differences};
 use stock::Stock;
 use stream::{Random, Stream};
-use test_series::Series;
+use test_kit::series::Series;
 
 /// Each makes some hidden state visible.
 const PROBES: &[&[u8]] = &[
@@ -107,7 +107,7 @@ fn first_failure(
 
 #[test]
 fn the_front_equals_a_full_reading() {
-    let series = test_series::series("the front and a full reading", 1500, 120_000);
+    let series = test_kit::series::series("the front and a full reading", 1500, 120_000);
     let failure = first_failure(series, |stream| disagreement(stream, None));
     assert_eq!(failure, None, "{}", failure.clone().unwrap_or_default());
 }
@@ -117,7 +117,7 @@ fn every_mutant_is_caught() {
     let caught = |rule| {
         (0..MUTANT_CASES).any(|case| disagreement(&Stream::random(case), Some(rule)).is_some())
     };
-    let series = test_series::series("mutants of the front", 4, Rule::ALL.len() as u64);
+    let series = test_kit::series::series("mutants of the front", 4, Rule::ALL.len() as u64);
     let first = series.seed as usize % Rule::ALL.len();
     let tried = Rule::ALL.iter().cycle().skip(first).take(series.cases as usize);
     let survivors: Vec<_> = tried.filter(|&&rule| !caught(rule)).collect();
@@ -190,7 +190,7 @@ fn keyframe_differs(stream: &Stream) -> Option<String> {
 
 #[test]
 fn a_keyframe_and_the_tail_equal_the_live_screen() {
-    let series = test_series::series("keyframes", 1500, 120_000);
+    let series = test_kit::series::series("keyframes", 1500, 120_000);
     let failure = first_failure(series, keyframe_differs);
     assert_eq!(failure, None, "{}", failure.clone().unwrap_or_default());
 }

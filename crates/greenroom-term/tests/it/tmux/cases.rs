@@ -2,8 +2,8 @@
 //!
 //! This table is the source; `GREENROOM_WRITE_CORPUS=1 cargo test -p greenroom-term corpus` writes
 //! the files from it, and a test fails when they differ. Rules for a case: it begins on a fresh
-//! 80x24 screen, ends between sequences, asks the terminal nothing, and uses plain CR LF, since it is
-//! played without output processing. Say in `about` what would go wrong.
+//! 80x24 screen, ends between sequences, asks the terminal nothing, and uses plain CR LF, since it
+//! is played without output processing. Say in `about` what would go wrong.
 
 pub struct Case {
     pub name: &'static str,

@@ -1,23 +1,24 @@
 //! For whoever writes a plugin: lint, convert, run. None of it needs the host.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use greenroom_protocol::manifest::{
-    FILE_MAX, FILE_NAMES, FOREIGN_NAMES, Format, HookName, Loaded, RuntimeKind, Warning, parse,
-    to_toml,
+use greenroom_formats::manifest::{
+    FILE_MAX, FILE_NAMES, FOREIGN_NAMES, Format, HookName, Loaded, RuntimeKind, parse, to_toml,
 };
-use greenroom_protocol::tree::Problem;
+use greenroom_formats::tree::Problem;
+use greenroom_protocol::api::plugin::Warning;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::payload;
-use crate::cli::plugin::{PluginConvertArgs, PluginLintArgs, PluginRunArgs};
 use crate::commands::Context;
-use crate::error::{Failure, Outcome};
+use crate::commands::plugin::args::{PluginConvertArgs, PluginLintArgs, PluginRunArgs};
+use crate::error::{ExitResult, Failure};
+use crate::input;
 use crate::output::Tone;
 
 #[derive(Serialize)]
@@ -28,7 +29,7 @@ struct Linted {
     warnings: Vec<Warning>,
 }
 
-pub fn lint(args: &PluginLintArgs, context: &Context) -> Outcome {
+pub fn lint(args: &PluginLintArgs, context: &Context) -> ExitResult {
     let file = manifest(&args.path)?;
     let name = file.display().to_string();
     let (problems, warnings) = match parse(&name, &read(&file)?) {
@@ -47,10 +48,10 @@ pub fn lint(args: &PluginLintArgs, context: &Context) -> Outcome {
             format!("{name}:{}:{}: {word}: {}", w.line, w.column, w.text)
         });
         let lines: Vec<String> = problems.chain(warnings).collect();
-        match lines.is_empty() {
-            true => format!("{name}: nothing to complain about"),
-            false => lines.join("\n"),
+        if lines.is_empty() {
+            return format!("{name}: nothing to complain about");
         }
+        lines.join("\n")
     })?;
     Ok(u8::from(bad))
 }
@@ -82,45 +83,32 @@ fn missing(file: &Path, loaded: &Loaded) -> Vec<Problem> {
     problems
 }
 
-pub fn convert(args: &PluginConvertArgs, context: &Context) -> Outcome {
+pub fn convert(args: &PluginConvertArgs, context: &Context) -> ExitResult {
     let file = manifest(&args.path)?;
     let loaded = loaded(&file)?;
     let text = to_toml(&loaded.manifest)
         .map_err(|error| Failure::failed(format!("cannot convert {}: {error}", file.display())))?;
     if !args.write {
-        context
-            .out
-            .answer(&json!({"file": file.display().to_string(), "toml": &text}), || text.clone())?;
-        return Ok(0);
+        let value = json!({"file": file.display().to_string(), "toml": &text});
+        return context.out.answer(&value, || text.clone());
     }
     let to = file.with_file_name("plugin.toml");
     if loaded.manifest.format == Format::Native {
         return Err(Failure::usage(format!("{} is in the native form already", file.display())));
     }
-    let mut made = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&to)
-        .map_err(|error| Failure::io(format_args!("write {}", to.display()), &error))?;
-    made.write_all(text.as_bytes())
+    fs::File::create_new(&to)
+        .and_then(|mut made| made.write_all(text.as_bytes()))
         .map_err(|error| Failure::io(format_args!("write {}", to.display()), &error))?;
     let shown = to.display().to_string();
     context.out.answer(&json!({"file": &shown}), || {
         format!("wrote {shown}; it is read instead of {}", file.display())
-    })?;
-    Ok(0)
+    })
 }
 
-pub fn run(args: &PluginRunArgs, context: &Context) -> Outcome {
+pub fn run(args: &PluginRunArgs, context: &Context) -> ExitResult {
     let file = manifest(&args.dir)?;
     let manifest = loaded(&file)?.manifest;
-    let hook = HookName::parse(&args.hook).ok_or_else(|| {
-        let failure = Failure::usage(format!("there is no hook {:?}", args.hook));
-        match greenroom_protocol::tree::nearest(&args.hook, HookName::all()) {
-            Some(nearest) => failure.hint(format!("did you mean {nearest}?")),
-            None => failure,
-        }
-    })?;
+    let hook = hook_named(&args.hook)?;
     let entry =
         manifest.hooks.iter().find(|entry| entry.hook.hook == hook.hook).ok_or_else(|| {
             Failure::usage(format!("{} has no hook {}", manifest.plugin.name, args.hook))
@@ -148,7 +136,7 @@ pub fn run(args: &PluginRunArgs, context: &Context) -> Outcome {
         .spawn()
         .map_err(|error| Failure::io(format_args!("start {program}"), &error))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that answers without reading is no failure.
+        // A plugin that answers without reading does not fail.
         let _ = writeln!(stdin, "{}", Value::Object(request));
     }
     let done = child
@@ -164,21 +152,25 @@ pub fn run(args: &PluginRunArgs, context: &Context) -> Outcome {
     Ok(u8::from(!done.status.success()))
 }
 
+/// A hook by either name, or the one that was probably meant.
+pub fn hook_named(name: &str) -> Result<HookName, Failure> {
+    HookName::parse(name).ok_or_else(|| {
+        let failure = Failure::usage(format!("there is no hook {name:?}"));
+        match greenroom_protocol::nearest(name, HookName::all()) {
+            Some(nearest) => failure.hint(format!("did you mean {nearest}?")),
+            None => failure,
+        }
+    })
+}
+
 fn loaded(file: &Path) -> Result<Loaded, Failure> {
     parse(&file.display().to_string(), &read(file)?)
         .map_err(|error| Failure::failed(error.to_string()))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    let fault =
-        |error: std::io::Error| Failure::io(format_args!("read {}", file.display()), &error);
-    let mut bytes = Vec::new();
-    fs::File::open(file)
-        .map_err(fault)?
-        .take(FILE_MAX as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(fault)?;
-    Ok(bytes)
+    input::read(file, FILE_MAX as u64)
+        .map_err(|error| Failure::io(format_args!("read {}", file.display()), &error))
 }
 
 /// A manifest, or the one in a directory.

@@ -24,18 +24,16 @@ pub fn text(consent: &Consent, out: &Output) -> String {
     for runs in &consent.runs {
         text.push_str(&format!("  runs    {}\n", one_line(runs)));
     }
-    match consent.hooks.is_empty() {
-        true => text.push_str("\n  It hooks nothing.\n"),
-        false => text.push_str(&format!("\n{}\n", show::hooks(&consent.hooks, out))),
+    if consent.hooks.is_empty() {
+        text.push_str("\n  It hooks nothing.\n");
+    } else {
+        text.push_str(&format!("\n{}\n", show::hooks(&consent.hooks, out)));
     }
-    match consent.capabilities.is_empty() {
-        true => {
-            text.push_str("\n  It asks for nothing: no network, no files but its own, no home.\n")
-        }
-        false => {
-            text.push_str("\n  It asks for:\n");
-            consent.capabilities.iter().for_each(|one| text.push_str(&capability(one)));
-        }
+    if consent.capabilities.is_empty() {
+        text.push_str("\n  It asks for nothing: no network, no files but its own, no home.\n");
+    } else {
+        text.push_str("\n  It asks for:\n");
+        consent.capabilities.iter().for_each(|one| text.push_str(&capability(one)));
     }
     for warning in &consent.warnings {
         let warning = one_line(warning);

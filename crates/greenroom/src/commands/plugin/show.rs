@@ -2,67 +2,57 @@
 
 use greenroom_protocol::api::plugin::*;
 
+use crate::commands::ls::at_home;
 use crate::output::{Cell, Output, Tone, count, one_line};
 
 pub fn list(list: &PluginListResult, out: &Output) -> String {
-    let rows: Vec<Vec<Cell>> = list.plugins.iter().map(row).collect();
-    out.table(&["NAME", "STATE", "HOOKS", "CALLS", "ERRORS", "DIR"], &rows, &["DIR", "HOOKS"])
+    let head = ["NAME", "STATE", "HOOKS", "CALLS", "ERRORS", "DIR"];
+    out.table(head, list.plugins.iter().map(row), &["DIR", "HOOKS"])
 }
 
-fn row(plugin: &PluginView) -> Vec<Cell> {
+fn row(plugin: &PluginView) -> [Cell; 6] {
     let linked = if plugin.linked { " LINKED" } else { "" };
-    vec![
-        Cell::from(plugin.name.as_str()),
-        Cell::toned(
-            tone(&plugin.state),
-            format!("{} {}{linked}", glyph(&plugin.state), plugin.state),
-        ),
-        Cell::from(plugin.hooks.join(" ")),
-        Cell::from(plugin.invoke_count.to_string()),
-        Cell::from(plugin.error_count.to_string()),
-        Cell::from(super::super::ls::at_home(&plugin.dir)),
+    let (glyph, tone) = state(&plugin.state);
+    [
+        plugin.name.as_str().into(),
+        Cell::toned(tone, format!("{glyph} {}{linked}", plugin.state)),
+        plugin.hooks.join(" ").into(),
+        plugin.invoke_count.to_string().into(),
+        plugin.error_count.to_string().into(),
+        at_home(&plugin.dir).into(),
     ]
 }
 
-fn glyph(state: &str) -> &'static str {
+fn state(state: &str) -> (&'static str, Tone) {
     match state {
-        "running" | "idle" => "●",
-        "spawning" | "draining" | "backoff" => "◐",
-        "disabled" | "stopped" => "○",
-        "needs_consent" | "modified" => "?",
-        _ => "✗",
-    }
-}
-
-fn tone(state: &str) -> Tone {
-    match state {
-        "running" | "idle" => Tone::Good,
-        "spawning" | "draining" => Tone::Busy,
-        "disabled" | "stopped" => Tone::Dim,
-        "needs_consent" | "modified" | "backoff" | "degraded" => Tone::Warn,
-        _ => Tone::Bad,
+        "running" | "idle" => ("●", Tone::Good),
+        "spawning" | "draining" => ("◐", Tone::Busy),
+        "backoff" => ("◐", Tone::Warn),
+        "disabled" | "stopped" => ("○", Tone::Dim),
+        "needs_consent" | "modified" => ("?", Tone::Warn),
+        "degraded" => ("✗", Tone::Warn),
+        _ => ("✗", Tone::Bad),
     }
 }
 
 /// What to do about those that do not take part.
 pub fn troubles(list: &PluginListResult, out: &Output) {
-    for plugin in &list.plugins {
-        for problem in &plugin.problems {
-            out.note(&format!("{}: {}", plugin.name, one_line(problem)));
+    for trouble in &list.troubles {
+        out.note(&one_line(trouble));
+    }
+    for PluginView { name, state, format, problems, .. } in &list.plugins {
+        for problem in problems {
+            out.note(&format!("{name}: {}", one_line(problem)));
         }
-        match plugin.state.as_str() {
+        match state.as_str() {
             "needs_consent" => out.note(&format!(
-                "{} waits for consent: greenroom plugin pending, then greenroom plugin grant {}",
-                plugin.name, plugin.name
+                "{name} waits for consent: greenroom plugin pending, then greenroom plugin grant {name}"
             )),
-            "modified" if plugin.format == "datawatch" => out.note(&format!(
-                "{} has changed: greenroom plugin reload takes it as it is now",
-                plugin.name
+            "modified" if format == "datawatch" => out.note(&format!(
+                "{name} has changed: greenroom plugin reload takes it as it is now"
             )),
-            "modified" => out.note(&format!(
-                "{} has changed: greenroom plugin grant {} agrees again",
-                plugin.name, plugin.name
-            )),
+            "modified" => out
+                .note(&format!("{name} has changed: greenroom plugin grant {name} agrees again")),
             _ => {}
         }
     }
@@ -87,7 +77,7 @@ pub fn info(info: &PluginGetResult, out: &Output) -> String {
         Some(why) => format!("{}: {why}", view.state),
         None => view.state.clone(),
     };
-    toned("state", tone(&view.state), &state);
+    toned("state", self::state(&view.state).1, &state);
     let mut line = |name: &str, value: &str| toned(name, Tone::Plain, value);
     line("linked", if view.linked { "whatever lies there runs" } else { "" });
     line("format", &view.format);
@@ -95,28 +85,14 @@ pub fn info(info: &PluginGetResult, out: &Output) -> String {
     line("held", view.level.as_deref().unwrap_or_default());
     line("from", info.source.as_deref().unwrap_or(&view.dir));
     line("digest", short(&view.digest));
-    let granted = match (&info.granted_at, &info.granted_by) {
-        (Some(at), Some(by)) => format!("{at} by {by}"),
-        _ => String::new(),
-    };
-    line("granted", &granted);
-    let stats = &info.stats;
-    line(
-        "calls",
-        &format!(
-            "{} ({} errors, {} timeouts, {} drops)",
-            stats.calls, stats.errors, stats.timeouts, stats.drops
-        ),
-    );
-    line(
-        "times",
-        &match (stats.p50_ms, stats.p99_ms) {
-            (Some(p50), Some(p99)) => {
-                format!("half within {p50:.1} ms, nearly all within {p99:.1} ms")
-            }
-            _ => String::new(),
-        },
-    );
+    if let (Some(at), Some(by)) = (&info.granted_at, &info.granted_by) {
+        line("granted", &format!("{at} by {by}"));
+    }
+    let PluginStats { calls, errors, timeouts, drops, .. } = &info.stats;
+    line("calls", &format!("{calls} ({errors} errors, {timeouts} timeouts, {drops} drops)"));
+    if let (Some(p50), Some(p99)) = (info.stats.p50_ms, info.stats.p99_ms) {
+        line("times", &format!("half within {p50:.1} ms, nearly all within {p99:.1} ms"));
+    }
     line("last error", view.last_error.as_deref().unwrap_or_default());
     if !info.hook_details.is_empty() {
         text.push_str(&format!("\n{}\n", hooks(&info.hook_details, out)));
@@ -134,45 +110,41 @@ pub fn info(info: &PluginGetResult, out: &Output) -> String {
 }
 
 pub fn hooks(hooks: &[HookView], out: &Output) -> String {
-    let rows: Vec<Vec<Cell>> = hooks
-        .iter()
-        .map(|hook| {
-            let failure = match hook.on_failure.as_str() {
-                "pass" => Cell::toned(Tone::Warn, "pass"),
-                other => Cell::from(other),
-            };
-            vec![
-                Cell::from(hook.hook.as_str()),
-                Cell::from(hook.class.as_str()),
-                Cell::from(hook.stage.as_str()),
-                Cell::from(hook.priority.to_string()),
-                Cell::from(format!("{} ms", hook.deadline_ms)),
-                failure,
-            ]
-        })
-        .collect();
-    out.table(&["HOOK", "CLASS", "STAGE", "PRIORITY", "DEADLINE", "ON FAILURE"], &rows, &["HOOK"])
+    let rows = hooks.iter().map(|hook| {
+        let failure = hook.on_failure.as_str();
+        [
+            hook.hook.as_str().into(),
+            hook.class.as_str().into(),
+            hook.stage.as_str().into(),
+            hook.priority.to_string().into(),
+            format!("{} ms", hook.deadline_ms).into(),
+            Cell::toned(if failure == "pass" { Tone::Warn } else { Tone::Plain }, failure),
+        ]
+    });
+    out.table(["HOOK", "CLASS", "STAGE", "PRIORITY", "DEADLINE", "ON FAILURE"], rows, &["HOOK"])
 }
 
 pub fn capabilities(capabilities: &[CapabilityView], out: &Output) -> String {
-    let rows: Vec<Vec<Cell>> = capabilities
-        .iter()
-        .map(|one| {
-            let granted = match &one.granted {
-                Some(granted) => Cell::toned(Tone::Good, granted.to_string()),
-                None => Cell::toned(Tone::Dim, "no"),
-            };
-            let why = one.reason.as_deref().unwrap_or(&one.means);
-            vec![
-                Cell::from(one.name.as_str()),
-                Cell::from(one.asked.to_string()),
-                granted,
-                Cell::from(one.level.as_str()),
-                Cell::from(why),
-            ]
-        })
-        .collect();
-    out.table(&["CAPABILITY", "ASKS", "HAS", "LEVEL", "WHY"], &rows, &["ASKS", "HAS", "WHY"])
+    let rows = capabilities.iter().map(|one| {
+        let granted = match &one.granted {
+            Some(granted) => Cell::toned(Tone::Good, granted.to_string()),
+            None => Cell::toned(Tone::Dim, "no"),
+        };
+        [
+            one.name.as_str().into(),
+            one.asked.to_string().into(),
+            granted,
+            one.level.as_str().into(),
+            one.reason.as_deref().unwrap_or(&one.means).into(),
+        ]
+    });
+    out.table(["CAPABILITY", "ASKS", "HAS", "LEVEL", "WHY"], rows, &["ASKS", "HAS", "WHY"])
+}
+
+pub fn logs(logs: &PluginLogsResult) -> String {
+    let line =
+        |line: &PluginLogLine| format!("{} {:<7} {}", line.at, line.kind, one_line(&line.text));
+    logs.lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 pub fn reloaded(done: &PluginReloadResult) -> String {
@@ -219,50 +191,38 @@ pub fn test_remarks(name: &str, tested: &PluginTestResult, out: &Output) {
 }
 
 pub fn order(order: &PluginOrderResult, out: &Output) -> String {
-    let rows: Vec<Vec<Cell>> = order
-        .order
-        .iter()
-        .enumerate()
-        .map(|(at, entry)| {
-            let asked = match entry.asked {
-                true => Cell::toned(Tone::Good, "yes"),
-                false => Cell::toned(Tone::Dim, "no"),
-            };
-            vec![
-                Cell::from((at + 1).to_string()),
-                Cell::from(entry.plugin.as_str()),
-                Cell::from(entry.hook.stage.as_str()),
-                Cell::from(entry.hook.priority.to_string()),
-                Cell::from(format!("{} ms", entry.hook.deadline_ms)),
-                Cell::from(entry.hook.on_failure.as_str()),
-                asked,
-                Cell::from(entry.why.as_str()),
-            ]
-        })
-        .collect();
+    let rows = (1..).zip(&order.order).map(|(place, entry): (usize, _)| {
+        let (tone, asked) = if entry.asked { (Tone::Good, "yes") } else { (Tone::Dim, "no") };
+        [
+            place.to_string().into(),
+            entry.plugin.as_str().into(),
+            entry.hook.stage.as_str().into(),
+            entry.hook.priority.to_string().into(),
+            format!("{} ms", entry.hook.deadline_ms).into(),
+            entry.hook.on_failure.as_str().into(),
+            Cell::toned(tone, asked),
+            entry.why.as_str().into(),
+        ]
+    });
     let head = ["", "PLUGIN", "STAGE", "PRIO", "DEADLINE", "FAILS", "ASKED", "WHY"];
-    out.table(&head, &rows, &["WHY", "PLUGIN"])
+    out.table(head, rows, &["WHY", "PLUGIN"])
 }
 
 pub fn stats(stats: &PluginStatsResult, out: &Output) -> String {
     let ms = |time: Option<f64>| time.map(|ms| format!("{ms:.1} ms")).unwrap_or_default();
-    let rows: Vec<Vec<Cell>> = stats
-        .plugins
-        .iter()
-        .map(|(name, stats)| {
-            vec![
-                Cell::from(name.as_str()),
-                Cell::from(stats.calls.to_string()),
-                Cell::from(stats.errors.to_string()),
-                Cell::from(stats.timeouts.to_string()),
-                Cell::from(stats.drops.to_string()),
-                Cell::from(stats.restarts.to_string()),
-                Cell::from(ms(stats.p50_ms)),
-                Cell::from(ms(stats.p99_ms)),
-                Cell::from(stats.last_error.as_deref().unwrap_or_default()),
-            ]
-        })
-        .collect();
+    let rows = stats.plugins.iter().map(|(name, stats)| {
+        [
+            name.as_str().into(),
+            stats.calls.to_string().into(),
+            stats.errors.to_string().into(),
+            stats.timeouts.to_string().into(),
+            stats.drops.to_string().into(),
+            stats.restarts.to_string().into(),
+            ms(stats.p50_ms).into(),
+            ms(stats.p99_ms).into(),
+            stats.last_error.as_deref().unwrap_or_default().into(),
+        ]
+    });
     let head = ["NAME", "CALLS", "ERRORS", "LATE", "DROPS", "STARTS", "P50", "P99", "LAST ERROR"];
-    out.table(&head, &rows, &["LAST ERROR", "NAME"])
+    out.table(head, rows, &["LAST ERROR", "NAME"])
 }

@@ -1,15 +1,17 @@
-//! `greenroom plugin new`: a directory with a plugin that works, to begin with.
+//! `greenroom plugin new`: a directory with a plugin that works, to begin with. Its programs lie in
+//! `templates/` of this crate, one for each class of hook and language.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use greenroom_protocol::manifest::{Class, HookName, check_name};
+use greenroom_formats::manifest::{Class, HookName, check_name};
 use serde_json::json;
 
-use crate::cli::plugin::{Lang, PluginNewArgs};
+use super::author::hook_named;
 use crate::commands::Context;
-use crate::error::{Failure, Outcome};
+use crate::commands::plugin::args::{Lang, PluginNewArgs};
+use crate::error::{ExitResult, Failure};
 
 struct Written {
     path: &'static str,
@@ -17,19 +19,12 @@ struct Written {
     executable: bool,
 }
 
-pub fn new(args: &PluginNewArgs, context: &Context) -> Outcome {
-    let crate::cli::plugin::Face::Hook = args.face;
+pub fn new(args: &PluginNewArgs, context: &Context) -> ExitResult {
+    let crate::commands::plugin::args::Face::Hook = args.face;
     check_name(&args.name)
         .map_err(|why| Failure::usage(format!("cannot call a plugin {:?}: {why}", args.name)))?;
-    let hook = HookName::parse(&args.hook).ok_or_else(|| {
-        let failure = Failure::usage(format!("there is no hook {:?}", args.hook));
-        match greenroom_protocol::tree::nearest(&args.hook, HookName::all()) {
-            Some(nearest) => failure.hint(format!("did you mean {nearest}?")),
-            None => failure,
-        }
-    })?;
     // The native name has the safer defaults.
-    let hook = HookName::from(hook.hook);
+    let hook = HookName::from(hook_named(&args.hook)?.hook);
     let dir = args.into.clone().unwrap_or_else(|| PathBuf::from(".")).join(&args.name);
     fs::create_dir(&dir)
         .map_err(|error| Failure::io(format_args!("create {}", dir.display()), &error))?;
@@ -50,8 +45,7 @@ pub fn new(args: &PluginNewArgs, context: &Context) -> Outcome {
         ));
         text.push_str(&format!("use it:    greenroom plugin link {shown}"));
         text
-    })?;
-    Ok(0)
+    })
 }
 
 fn write(dir: &Path, file: &Written) -> Result<(), Failure> {
@@ -67,27 +61,43 @@ fn write(dir: &Path, file: &Written) -> Result<(), Failure> {
 }
 
 fn files(name: &str, lang: Lang, hook: HookName) -> Vec<Written> {
+    let [shell, python, rust] = programs(hook.hook.class());
     let plain = |path, text| Written { path, text, executable: false };
-    let program = |path, text| Written { path, text, executable: true };
-    let class = hook.hook.class();
+    let program = |path, text: &str| Written { path, text: text.to_owned(), executable: true };
+    let manifest = |program, hello| plain("plugin.toml", manifest(name, hook, program, hello));
     match lang {
-        Lang::Sh => vec![
-            plain("plugin.toml", manifest(name, hook, "./run.sh", false)),
-            program("run.sh", shell(class)),
-        ],
-        Lang::Python => vec![
-            plain("plugin.toml", manifest(name, hook, "./run.py", true)),
-            program("run.py", python(class)),
-        ],
+        Lang::Sh => vec![manifest("./run.sh", false), program("run.sh", shell)],
+        Lang::Python => vec![manifest("./run.py", true), program("run.py", python)],
         Lang::Rust => vec![
-            plain("plugin.toml", manifest(name, hook, "./run", false)),
-            plain("main.rs", rust(class)),
-            program(
-                "build.sh",
-                "#!/bin/sh\ncd \"$(dirname \"$0\")\" && rustc --edition 2024 -O main.rs -o run\n"
-                    .to_owned(),
-            ),
+            manifest("./run", false),
+            plain("main.rs", rust.to_owned()),
+            program("build.sh", BUILD),
         ],
+    }
+}
+
+const BUILD: &str =
+    "#!/bin/sh\ncd \"$(dirname \"$0\")\" && rustc --edition 2024 -O main.rs -o run\n";
+
+/// In shell, Python and Rust.
+fn programs(class: Class) -> [&'static str; 3] {
+    macro_rules! templates {
+        ($name:literal) => {
+            [
+                include_str!(concat!("../../../templates/", $name, ".sh")),
+                // What it answers, then the loop that is the same for all.
+                concat!(
+                    include_str!(concat!("../../../templates/", $name, ".py")),
+                    include_str!("../../../templates/serve.py"),
+                ),
+                include_str!(concat!("../../../templates/", $name, ".rs")),
+            ]
+        };
+    }
+    match class {
+        Class::Filter => templates!("filter"),
+        Class::Gate => templates!("gate"),
+        Class::Observe => templates!("observe"),
     }
 }
 
@@ -124,68 +134,4 @@ fn sample(hook: HookName) -> &'static str {
         Class::Gate => "{\"task\":\"FORBIDDEN\"}",
         Class::Observe => "{}",
     }
-}
-
-fn shell(class: Class) -> String {
-    let body = match class {
-        Class::Filter => {
-            "    *SECRET*) echo '{\"action\":\"replace\",\"line\":\"[redacted]\"}' ;;\n    *) echo '{\"action\":\"pass\"}' ;;\n"
-        }
-        Class::Gate => {
-            "    *FORBIDDEN*) echo '{\"action\":\"block\",\"reason\":\"that word is forbidden\"}' ;;\n    *) echo '{\"action\":\"pass\"}' ;;\n"
-        }
-        Class::Observe => "    *) echo \"$request\" >&2; echo '{\"ok\":true}' ;;\n",
-    };
-    format!(
-        "#!/bin/sh\n# One JSON object a line comes in, one goes out, in the same order.\n\
-         while read -r request; do\n  case $request in\n{body}  esac\ndone\n"
-    )
-}
-
-fn python(class: Class) -> String {
-    let body = match class {
-        Class::Filter => {
-            "def edit(line):\n    return \"[redacted]\" if \"SECRET\" in line else line\n\n\n\
-             def answer(request):\n    if \"items\" in request:  # a batch: only what changes is answered\n        \
-             edits = [[item[\"n\"], edit(item[\"line\"])] for item in request[\"items\"]]\n        \
-             before = {item[\"n\"]: item[\"line\"] for item in request[\"items\"]}\n        \
-             return {\"edits\": [[n, line] for n, line in edits if line != before[n]]}\n    \
-             line = edit(request.get(\"line\", \"\"))\n    \
-             return {\"action\": \"replace\", \"line\": line} if line != request.get(\"line\") else {\"action\": \"pass\"}\n"
-        }
-        Class::Gate => {
-            "def answer(request):\n    if \"FORBIDDEN\" in json.dumps(request.get(\"payload\", {})):\n        \
-             return {\"action\": \"block\", \"reason\": \"that word is forbidden\"}\n    return {\"action\": \"pass\"}\n"
-        }
-        Class::Observe => {
-            "def answer(request):\n    print(json.dumps(request), file=sys.stderr)\n    return {\"ok\": True}\n"
-        }
-    };
-    format!(
-        "#!/usr/bin/env python3\nimport json\nimport sys\n\n\n{body}\n\n\
-         for line in sys.stdin:\n    request = json.loads(line)\n    if \"cancel\" in request:\n        continue\n    \
-         if \"hello\" in request and \"hook\" not in request:\n        reply = {{\"hello\": {{\"features\": [\"filter.batch\"]}}}}\n    \
-         else:\n        reply = answer(request)\n        if \"id\" in request:\n            reply[\"id\"] = request[\"id\"]\n    \
-         print(json.dumps(reply), flush=True)\n"
-    )
-}
-
-fn rust(class: Class) -> String {
-    let body = match class {
-        Class::Filter => {
-            "        let answer = match request.contains(\"SECRET\") {\n            true => r#\"{\"action\":\"replace\",\"line\":\"[redacted]\"}\"#,\n            false => r#\"{\"action\":\"pass\"}\"#,\n        };\n"
-        }
-        Class::Gate => {
-            "        let answer = match request.contains(\"FORBIDDEN\") {\n            true => r#\"{\"action\":\"block\",\"reason\":\"that word is forbidden\"}\"#,\n            false => r#\"{\"action\":\"pass\"}\"#,\n        };\n"
-        }
-        Class::Observe => {
-            "        eprintln!(\"{request}\");\n        let answer = r#\"{\"ok\":true}\"#;\n"
-        }
-    };
-    format!(
-        "//! One JSON object a line comes in, one goes out, in the same order.\n\n\
-         use std::io::{{self, BufRead, Write}};\n\nfn main() -> io::Result<()> {{\n    let mut out = io::stdout();\n    \
-         for request in io::stdin().lock().lines() {{\n        let request = request?;\n{body}        \
-         writeln!(out, \"{{answer}}\")?;\n        out.flush()?;\n    }}\n    Ok(())\n}}\n"
-    )
 }

@@ -1,15 +1,16 @@
-//! How a run goes, on stderr: a line for each thing that happened and, on a terminal, one at the bottom
-//! that changes. Silent with `--json`.
+//! How a run goes, on stderr: a line for each thing that happened and, on a terminal, one at the
+//! bottom that changes. Silent with `--json`.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use greenroom_protocol::api::event::Event;
+use greenroom_protocol::events::{EventData as _, RunPhase, RunStarted, RunWorker};
 use serde_json::Value;
 
 use crate::error::without_errno;
-use crate::output::{Output, Tone, begin, one_line, span, take_back};
+use crate::output::{Output, Tone, begin, millis, one_line, span, take_back};
 
 pub struct Progress {
     out: Output,
@@ -40,13 +41,13 @@ impl Progress {
     pub fn event(&mut self, event: &Event) {
         let data = &event.data;
         let line = match event.kind.as_str() {
-            "run.started" => {
+            RunStarted::KIND => {
                 self.total = data["workers"].as_u64().unwrap_or(0);
                 let name = data["name"].as_str().map(|name| format!(" ({name})"));
                 Some(format!("run {}{}", word(data, "run"), one_line(&name.unwrap_or_default())))
             }
-            "run.phase" => self.phase(data),
-            "run.worker" => self.worker(data),
+            RunPhase::KIND => self.phase(data),
+            RunWorker::KIND => self.worker(data),
             _ => None,
         };
         if let Some(line) = line {
@@ -129,7 +130,7 @@ impl Progress {
         self.clear();
         let count = |state: &str| self.workers.values().filter(|found| *found == state).count();
         let over = count("done") + count("failed") + count("skipped") + count("cancelled");
-        let took = span(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let took = span(millis(self.began.elapsed()));
         let phases = one_line(&self.phases.join(", "));
         let text = format!(
             "{phases}: {} running, {over} of {} over, {took}",

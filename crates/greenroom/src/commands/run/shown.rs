@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use greenroom_protocol::api::run::{RunInfo, RunStartResult, StepState, WorkerInfo};
-use greenroom_protocol::connector::Plan;
-use greenroom_protocol::connector::file::OnFailure;
-use greenroom_protocol::connector::plan::{PlannedPhase, PlannedWorker};
+use greenroom_formats::connector::Plan;
+use greenroom_formats::connector::file::OnFailure;
+use greenroom_formats::connector::plan::{PlannedPhase, PlannedWorker};
+use greenroom_protocol::api::run::{PhaseInfo, RunInfo, RunStartResult, StepState, WorkerInfo};
 use serde_json::Value;
 
 use crate::error::without_errno;
@@ -92,20 +92,17 @@ fn worker_lines(out: &Output, worker: &PlannedWorker, would_be: Option<&Value>) 
 
 /// How it went.
 pub fn outcome(out: &Output, info: &RunInfo) -> String {
-    let mut rows = Vec::new();
-    for phase in &info.phases {
-        for worker in &phase.workers {
-            rows.push(row(&phase.name, worker));
-        }
-    }
+    let rows = |phase: &PhaseInfo| -> Vec<_> {
+        phase.workers.iter().map(|worker| row(&phase.name, worker)).collect()
+    };
     let head = ["PHASE", "WORKER", "STATE", "SESSION", "TOOK", "MODEL", "BRANCH", "WHY"];
-    let mut text = out.table(&head, &rows, &["BRANCH", "WHY"]);
+    let mut text = out.table(head, info.phases.iter().flat_map(rows), &["BRANCH", "WHY"]);
     let took = span(info.duration_ms);
     let _ = writeln!(text, "{} {} in {took}; {}", info.run, info.state.word(), info.scratchpad);
     text
 }
 
-fn row(phase: &str, worker: &WorkerInfo) -> Vec<Cell> {
+fn row(phase: &str, worker: &WorkerInfo) -> [Cell; 8] {
     let tone = match worker.state {
         StepState::Done => Tone::Good,
         StepState::Failed => Tone::Bad,
@@ -113,14 +110,14 @@ fn row(phase: &str, worker: &WorkerInfo) -> Vec<Cell> {
         StepState::Starting | StepState::Running => Tone::Busy,
     };
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-    vec![
-        Cell::from(phase.to_owned()),
-        Cell::from(worker.worker.clone()),
+    [
+        phase.into(),
+        worker.worker.as_str().into(),
         Cell::toned(tone, worker.state.word()),
-        Cell::from(text(&worker.session)),
-        Cell::from(worker.duration_ms.map_or_else(|| "-".to_owned(), span)),
-        Cell::from(text(&worker.model)),
-        Cell::from(text(&worker.branch)),
-        Cell::from(without_errno(&text(&worker.why))),
+        text(&worker.session).into(),
+        worker.duration_ms.map_or_else(|| "-".to_owned(), span).into(),
+        text(&worker.model).into(),
+        text(&worker.branch).into(),
+        without_errno(&text(&worker.why)).into(),
     ]
 }

@@ -1,20 +1,21 @@
-//! Bringing work home: `worktree path`, `diff`, `merge` and `rm`.
+//! Bringing work home: `worktree diff`, `merge` and `rm`.
 //!
-//! With several names each is done by itself: one that cannot be is told on stderr and the others go on; the exit code is that of the
-//! first that could not. With one name and `--json` the answer is one object, with several a line for each.
+//! With several names each is done by itself: one that cannot be is told on stderr and the others
+//! go on; the exit code is that of the first that could not. With one name and `--json` the answer
+//! is one object, with several a line for each.
 
 use std::io::IsTerminal as _;
 
+use greenroom_client::method;
 use greenroom_protocol::api::fence::{
-    CleanAction, MergeAction, WorktreeDiffParams, WorktreeDiffResult, WorktreeEntry,
-    WorktreeMergeParams, WorktreeMergeResult, WorktreeParams, WorktreeRemoveParams,
-    WorktreeRemoveResult,
+    CleanAction, MergeAction, WorktreeDiffParams, WorktreeMergeParams, WorktreeMergeResult,
+    WorktreeRemoveParams, WorktreeRemoveResult,
 };
 
 use super::super::Context;
 use super::super::ls::at_home;
-use crate::error::{Failure, Outcome};
-use crate::output::{Tone, count, one_line, tell};
+use crate::error::{ExitResult, Failure};
+use crate::output::{Tone, count, one_line};
 
 /// How to merge.
 pub struct Merge {
@@ -23,33 +24,22 @@ pub struct Merge {
     pub message: Option<String>,
 }
 
-pub async fn path(worktree: String, context: &Context) -> Outcome {
-    let host = context.host().await?;
-    let attempt = format!("find the worktree {worktree}");
-    let params = WorktreeParams { worktree, cwd: cwd() };
-    let entry: WorktreeEntry = host.call("worktree.info", &params, &attempt).await?;
-    context.out.answer(&entry, || entry.path.clone())?;
-    Ok(0)
-}
-
 pub async fn diff(
     worktrees: Vec<String>,
     stat: bool,
     base: Option<String>,
     context: &Context,
-) -> Outcome {
+) -> ExitResult {
     let host = context.host().await?;
     let several = worktrees.len() > 1;
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     for worktree in worktrees {
         let attempt = format!("compare {worktree}");
         let params = WorktreeDiffParams { worktree, cwd: cwd(), base: base.clone(), stat };
-        let answer: Result<WorktreeDiffResult, Failure> =
-            host.call("worktree.diff", &params, &attempt).await;
-        let diff = match answer {
+        let diff = match host.call::<method::WorktreeDiff>(&params, &attempt).await {
             Ok(diff) => diff,
             Err(failure) => {
-                told.add(failure, context);
+                failures.add(failure, context);
                 continue;
             }
         };
@@ -68,15 +58,15 @@ pub async fn diff(
         if diff.truncated {
             let why = format!("cannot show all of {}: the difference is too long", diff.slug);
             let look = format!("git -C {} diff {}", diff.path, diff.base);
-            told.add(Failure::failed(why).hint(format!("--stat, or {look}")), context);
+            failures.add(Failure::failed(why).hint(format!("--stat, or {look}")), context);
         }
     }
-    told.outcome()
+    failures.last()
 }
 
-pub async fn merge(worktrees: Vec<String>, how: &Merge, context: &Context) -> Outcome {
+pub async fn merge(worktrees: Vec<String>, how: &Merge, context: &Context) -> ExitResult {
     let host = context.host().await?;
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     for worktree in worktrees {
         let attempt = format!("merge {worktree}");
         let params = WorktreeMergeParams {
@@ -86,19 +76,17 @@ pub async fn merge(worktrees: Vec<String>, how: &Merge, context: &Context) -> Ou
             squash: how.squash,
             message: how.message.clone(),
         };
-        let answer: Result<WorktreeMergeResult, Failure> =
-            host.call("worktree.merge", &params, &attempt).await;
-        match answer {
+        match host.call::<method::WorktreeMerge>(&params, &attempt).await {
             Ok(merged) => {
                 context.out.answer(&merged, || merged_line(&merged))?;
                 for note in &merged.notes {
                     context.out.note(&format!("note: {}: {}", merged.slug, one_line(note)));
                 }
             }
-            Err(failure) => told.add(failure, context),
+            Err(failure) => failures.add(failure, context),
         }
     }
-    told.outcome()
+    failures.last()
 }
 
 fn merged_line(merged: &WorktreeMergeResult) -> String {
@@ -117,23 +105,21 @@ fn merged_line(merged: &WorktreeMergeResult) -> String {
     }
 }
 
-pub async fn remove(worktrees: Vec<String>, force: bool, context: &Context) -> Outcome {
+pub async fn remove(worktrees: Vec<String>, force: bool, context: &Context) -> ExitResult {
     let host = context.host().await?;
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     for worktree in worktrees {
         let attempt = format!("remove the worktree {worktree}");
         let params = WorktreeRemoveParams { worktree, cwd: cwd(), force };
-        let answer: Result<WorktreeRemoveResult, Failure> =
-            host.call("worktree.remove", &params, &attempt).await;
-        match answer {
+        match host.call::<method::WorktreeRemove>(&params, &attempt).await {
             Ok(removed) if removed.worktree.action == CleanAction::Removed => {
                 context.out.answer(&removed, || removed_lines(&removed))?;
             }
-            Ok(removed) => told.add(stays(&removed, force), context),
-            Err(failure) => told.add(failure, context),
+            Ok(removed) => failures.add(stays(&removed, force), context),
+            Err(failure) => failures.add(failure, context),
         }
     }
-    told.outcome()
+    failures.last()
 }
 
 fn removed_lines(removed: &WorktreeRemoveResult) -> String {
@@ -171,26 +157,23 @@ fn stays(removed: &WorktreeRemoveResult, force: bool) -> Failure {
     failure
 }
 
-/// What went wrong so far. The last is left for `main` to tell.
+/// The failures so far. Each is told when the next comes; the last is left for `main` to tell.
 #[derive(Default)]
-struct Told {
+struct Failures {
     last: Option<Failure>,
+    /// The exit code of the first failure.
     exit: Option<u8>,
 }
 
-impl Told {
+impl Failures {
     fn add(&mut self, failure: Failure, context: &Context) {
         self.exit.get_or_insert(failure.exit);
         if let Some(before) = self.last.replace(failure) {
-            let text = match context.out.json {
-                true => before.to_json().to_string(),
-                false => format!("greenroom: {before}"),
-            };
-            tell(&text);
+            context.out.failure(&before);
         }
     }
 
-    fn outcome(self) -> Outcome {
+    fn last(self) -> ExitResult {
         match (self.last, self.exit) {
             (Some(failure), Some(exit)) => Err(Failure { exit, ..failure }),
             _ => Ok(0),
@@ -198,11 +181,11 @@ impl Told {
     }
 }
 
-fn cwd() -> Option<String> {
+pub fn cwd() -> Option<String> {
     std::env::current_dir().ok()?.to_str().map(str::to_owned)
 }
 
-/// What agents wrote must not drive the terminal; whoever reads it from a pipe gets it as it is.
+/// A diff holds text of agents, which must not drive the terminal; a pipe gets it unchanged.
 fn shown(text: &str) -> String {
     if !std::io::stdout().is_terminal() {
         return text.to_owned();

@@ -1,8 +1,9 @@
 //! Random trees of processes, ended in every way, beside strangers.
 
-use test_series::Dice;
+use test_kit::process::{sleep_mark, with_argument};
+use test_kit::series::Dice;
 
-use super::{Stranger, keeper_pid, kill_9, mark, marked, none_left, wait_for};
+use super::{Stranger, keeper_pid, kill_9, none_left, wait_for};
 use crate::support::{Home, eventually};
 
 /// How a tree is ended.
@@ -56,7 +57,7 @@ fn limb(dice: &mut Dice, mark: &str, depth: u64, inside: bool) -> (String, usize
 
 fn case(dice: &mut Dice, number: u64) {
     let home = Home::new();
-    let ours = mark(number);
+    let ours = sleep_mark();
     let boxed = dice.below(4) == 0;
     let limbs: Vec<(String, usize)> =
         (0..1 + dice.below(4)).map(|_| limb(dice, &ours, 2, boxed)).collect();
@@ -72,8 +73,8 @@ fn case(dice: &mut Dice, number: u64) {
     let what =
         format!("case {number}: {death:?}, {end:?}, sandbox {boxed}, leaves {leaves}: {script}");
 
-    let mut strangers = [Some(65534), None].map(|uid| Stranger::start(&mark(number), uid));
-    let (beside, other) = (mark(number), mark(number));
+    let mut strangers = [Some(65534), None].map(|uid| Stranger::start(&sleep_mark(), uid));
+    let (beside, other) = (sleep_mark(), sleep_mark());
     let work = home.path().join("work");
     std::fs::create_dir(&work).unwrap();
     home.ok(&[
@@ -110,7 +111,7 @@ fn case(dice: &mut Dice, number: u64) {
     words.extend(["--", "sh", "-c", &script]);
     home.ok(&words);
     if matches!(end, End::Kill) {
-        let (have, all) = (|| marked(&ours).len() >= expected, &what);
+        let (have, all) = (|| with_argument(&ours).len() >= expected, &what);
         eventually(&format!("{expected} processes run: {all}"), || have().then_some(()));
         wait_for(&beside, 2);
     }
@@ -121,9 +122,9 @@ fn case(dice: &mut Dice, number: u64) {
     match death {
         Death::Nobody => {}
         Death::Daemon => {
-            let before = marked(&beside).len();
+            let before = with_argument(&beside).len();
             kill_9(home.daemon_pid());
-            assert_eq!(marked(&beside).len(), before, "{what}");
+            assert_eq!(with_argument(&beside).len(), before, "{what}");
         }
         Death::Keeper => {
             kill_9(keeper_pid(&home));
@@ -138,12 +139,12 @@ fn case(dice: &mut Dice, number: u64) {
         });
         let over = killed.err.contains("has ended already");
         assert!(killed.code == 0 || over, "{what}\n{killed:?}");
-        assert_eq!(marked(&ours), [] as [i32; 0], "{what}");
+        assert_eq!(with_argument(&ours), [] as [i32; 0], "{what}");
     }
     none_left(&ours);
     if !matches!(death, Death::Keeper) {
-        assert_eq!(marked(&beside).len(), 2, "{what}");
-        assert!(!has_sandbox || !marked(&other).is_empty(), "{what}");
+        assert_eq!(with_argument(&beside).len(), 2, "{what}");
+        assert!(!has_sandbox || !with_argument(&other).is_empty(), "{what}");
     }
     strangers.iter_mut().for_each(Stranger::lives);
     home.run(&["shutdown", "--grace", "50ms"]);
@@ -154,7 +155,7 @@ fn case(dice: &mut Dice, number: u64) {
 
 #[test]
 fn soak_random_trees_end_and_nobody_else_does() {
-    let series = test_series::series("random trees", 6, 200);
+    let series = test_kit::series::series("random trees", 6, 200);
     for number in 0..series.cases {
         case(&mut series.dice(number), number);
     }

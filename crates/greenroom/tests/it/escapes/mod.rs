@@ -1,6 +1,7 @@
-//! The escape suite through the product: what the sandbox's own tests try on the crate is tried in sessions that the real
-//! binary started, for root and for an ordinary user, besides what only a whole host has to attack. That each attempt
-//! works where nothing is in its way is shown there, by the same program.
+//! The escape suite through the product: what the sandbox's own tests try on the crate is tried in
+//! sessions that the real binary started, for root and for an ordinary user, besides what only a
+//! whole host has to attack. That each attempt works where nothing is in its way is shown there, by
+//! the same program.
 #![expect(clippy::print_stderr, reason = "what was not run is said")]
 
 #[path = "../../../../greenroom-sandbox/tests/it/rows.rs"]
@@ -17,7 +18,8 @@ use self::rows::{ROWS, Row, Want, Who};
 use self::site::{Site, User};
 use crate::support::eventually;
 
-/// Makes every attempt of a list. The terminal stays where it is, and nothing of ours is open for them.
+/// Makes every attempt of a list. The terminal stays where it is, and nothing of ours is open for
+/// them.
 const RUNNER: &str = r#"while read -r -u 9 id where rest; do
     mkdir -p "$where"
     said=$("$1" try $rest 9<&- 2>&1); code=$?
@@ -191,7 +193,7 @@ fn controls(site: &Site) {
     for id in ["host.socket", "host.http", "host.token", "host.database", "host.journal"] {
         let attempt = ON_THE_HOST.iter().find(|(name, _)| *name == id).unwrap().1;
         let attempt = site.filled("/nowhere", attempt);
-        let mut command = site.user.command(&site.prisoner());
+        let mut command = site.user.command(site.prisoner());
         let output = command.arg("try").args(attempt.split(' ')).output().unwrap();
         assert!(output.status.success(), "{id} proves nothing: {output:?}");
     }

@@ -1,43 +1,21 @@
-//! Where the attempts are made: a home with a host in it, directories to keep safe, and somebody worth attacking.
+//! Where the attempts are made: a home with a host in it, directories to keep safe, and somebody
+//! worth attacking.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown, lchown};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::support::{BIN, Home, Said, link_or_copy};
+use test_kit::place::{self, example};
+pub use test_kit::user::User;
 
-/// Nobody on any machine we know.
-const OTHER_UID: u32 = 61_001;
+use crate::support::{Home, Said, link_or_copy};
+
 /// Inside, processes count from 1. A victim above that is nobody's namesake in there.
 const PIDS_INSIDE: u32 = 2000;
 
-/// Who is caged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum User {
-    Root,
-    Ordinary,
-}
-
-impl User {
-    pub fn uid(self) -> u32 {
-        match self {
-            User::Ordinary if rustix::process::geteuid().is_root() => OTHER_UID,
-            _ => rustix::process::geteuid().as_raw(),
-        }
-    }
-
-    pub fn command(self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        if self.uid() != rustix::process::geteuid().as_raw() {
-            command.uid(self.uid()).gid(self.uid());
-        }
-        command
-    }
-}
-
-/// `work` to write in, `out` to keep safe, `home`, and `state`, the host's own. Not below `/tmp`: inside there is another.
+/// `work` to write in, `out` to keep safe, `home`, and `state`, the host's own. Not below `/tmp`:
+/// inside there is another.
 pub struct Site {
     pub home: Home,
     pub user: User,
@@ -52,9 +30,8 @@ pub struct Site {
 
 impl Site {
     pub fn new(user: User) -> Site {
-        let dir = tempfile::Builder::new().prefix("gr-site-").tempdir_in("/var/tmp").unwrap();
-        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        chown(dir.path(), Some(user.uid()), Some(user.uid())).unwrap();
+        let dir = place::public();
+        user.owns(dir.path());
         let in_tmp = std::env::temp_dir().join(dir.path().file_name().unwrap());
         let home = Home::of(user.uid(), dir, "state");
         furnish(&home, user, &in_tmp);
@@ -68,7 +45,7 @@ impl Site {
             names.push((name, home.around().join(name).display().to_string()));
         }
         names.push(("in_tmp", in_tmp.display().to_string()));
-        names.push(("disk", disk()));
+        names.push(("disk", test_kit::disk::node()));
         Site { home, user, victim: victim.0, ask, hear: victim.1, names, in_tmp }
     }
 
@@ -102,7 +79,7 @@ impl Site {
     pub fn careless(&self, dir: &Path, args: &[&str]) -> Said {
         let plain = self.command(dir, args);
         let script = "exec 77>>\"$1\" 78<\"$2\"; shift 2; exec \"$@\"";
-        let mut bash = self.user.command(Path::new("bash"));
+        let mut bash = self.user.command("bash");
         bash.args(["-c", script, "bash"]).arg(self.path("out/file")).arg(self.path("out"));
         bash.arg(plain.get_program()).args(plain.get_args());
         bash.env_clear().current_dir(dir).stdin(Stdio::null());
@@ -122,7 +99,7 @@ impl Site {
     /// A file of the user's.
     pub fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
-        chown(self.path(name), Some(self.user.uid()), Some(self.user.uid())).unwrap();
+        self.user.owns(&self.path(name));
     }
 
     /// What would differ if an attempt had an effect.
@@ -161,8 +138,7 @@ fn process(pid: &str) -> String {
 
 fn furnish(home: &Home, user: User, in_tmp: &Path) {
     let path = |name: &str| home.around().join(name);
-    let built = Path::new(BIN).parent().unwrap().join("examples/prisoner");
-    assert!(built.exists(), "{} is missing: build the examples too", built.display());
+    let built = example("prisoner");
     link_or_copy(&built, &path("bin/prisoner"));
     // A victim's door, as if it were one of the host's.
     for name in ["work", "out", "out/empty", "out/dir", "home", "home/.ssh"] {
@@ -174,25 +150,16 @@ fn furnish(home: &Home, user: User, in_tmp: &Path) {
     std::fs::write(path("out/file"), "untouched").unwrap();
     std::fs::write(path("state/token"), "a token").unwrap();
     std::fs::write(in_tmp, "untouched").unwrap();
-    chown(in_tmp, Some(user.uid()), Some(user.uid())).unwrap();
+    user.owns(in_tmp);
     let made = Command::new("mkfifo").arg(path("out/pipe")).status().unwrap();
     assert!(made.success());
     if user == User::Ordinary && rustix::process::geteuid().is_root() {
         // Root's, that becomes its owner when it is run.
         std::fs::copy(&built, path("suid")).unwrap();
-        std::fs::set_permissions(path("suid"), PermissionsExt::from_mode(0o4755)).unwrap();
+        place::set_mode(&path("suid"), 0o4755);
     }
     for name in ["work", "out", "home", "state"] {
-        give(&path(name), user.uid());
-    }
-}
-
-pub fn give(path: &Path, uid: u32) {
-    lchown(path, Some(uid), Some(uid)).unwrap();
-    if path.symlink_metadata().unwrap().is_dir() {
-        for entry in std::fs::read_dir(path).unwrap() {
-            give(&entry.unwrap().path(), uid);
-        }
+        user.owns(&path(name));
     }
 }
 
@@ -201,7 +168,7 @@ type Victim = (Child, BufReader<ChildStdout>);
 /// Somebody of the same user, and what it says of itself.
 fn victim(home: &Home, user: User) -> (Victim, String) {
     loop {
-        let mut command = user.command(&home.around().join("bin/prisoner"));
+        let mut command = user.command(home.around().join("bin/prisoner"));
         command.arg("victim").arg(home.around()).env("VICTIMS_SECRET", "a secret");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut hear = BufReader::new(child.stdout.take().unwrap());
@@ -224,16 +191,6 @@ fn describe(path: &Path) -> String {
     let (mode, links) = (meta.mode(), meta.nlink());
     let text = String::from_utf8_lossy(&text).into_owned();
     format!("{} {mode:o} {} {} {links} {text}\n", path.display(), meta.uid(), meta.mtime())
-}
-
-/// The node of some disk, or one that is not there.
-fn disk() -> String {
-    let mut disks = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let has_room = |it: &std::fs::DirEntry| {
-        std::fs::read_to_string(it.path().join("size")).is_ok_and(|size| size.trim() != "0")
-    };
-    let disk = disks.find(has_room);
-    disk.map_or("/dev/none".into(), |it| format!("/dev/{}", it.file_name().display()))
 }
 
 impl Drop for Site {

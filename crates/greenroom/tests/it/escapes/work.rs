@@ -1,9 +1,9 @@
 //! What must work inside: a fence nobody can work behind is taken down.
 
-use std::path::Path;
+use test_kit::git::git_as;
 
 use super::able;
-use super::site::{Site, User, give};
+use super::site::{Site, User};
 use crate::support::Said;
 
 /// Git, a compiler, and what shells do; wherever a session may be.
@@ -28,14 +28,6 @@ print('own', socket.create_connection(('127.0.0.1', 18779)).recv(9).decode())"
 exec 3<>/dev/tcp/127.0.0.1/3128; printf 'CONNECT evil.example.com:443 HTTP/1.1\r\n\r\n' >&3; head -1 <&3; exec 3>&-
 "#;
 
-fn git(site: &Site, dir: &Path, args: &[&str]) -> String {
-    let mut command = site.user.command(Path::new("git"));
-    command.args(args).current_dir(dir).env_clear().env("HOME", site.path("home"));
-    let said = Said::of(command.env("PATH", "/usr/local/bin:/usr/bin:/bin").output().unwrap());
-    assert_eq!(said.code, 0, "{args:?}: {said:?}");
-    said.out
-}
-
 fn works(user: User, level: &str) {
     let site = Site::new(user);
     if !able(&site, level) {
@@ -44,9 +36,9 @@ fn works(user: User, level: &str) {
     let repo = site.path("work/repo");
     std::fs::create_dir(&repo).unwrap();
     std::fs::write(repo.join("a"), "1\n").unwrap();
-    give(&repo, user.uid());
+    user.owns(&repo);
     for args in [&["init", "-qb", "main"][..], &["add", "a"], &["commit", "-qm", "first"]] {
-        git(&site, &repo, args);
+        git_as(user, &repo, args);
     }
     let full = level == "full";
     let script = if full { WORK.to_owned() + OWN_PLACE } else { WORK.to_owned() };
@@ -75,9 +67,9 @@ fn works(user: User, level: &str) {
     if full {
         assert!(killed.err.contains("denied evil.example.com:443: not an allowed"), "{killed:?}");
     }
-    let log = git(&site, &repo, &["log", "--format=%s", "greenroom/feat-x"]);
+    let log = git_as(user, &repo, &["log", "--format=%s", "greenroom/feat-x"]);
     assert!(["second", "beside", "third"].iter().all(|line| log.contains(line)), "{log}");
-    git(&site, &repo, &["fsck"]);
+    git_as(user, &repo, &["fsck"]);
     // Picks are over, though git inside could not say so: what keeps it is commits.
     let kept = site.home.json(&["worktree", "ls", "--json"])["worktrees"][0]["why"].to_string();
     assert!(kept.contains("on no other branch") && !kept.contains("in progress"), "{kept}");
