@@ -1,11 +1,12 @@
 //! Keys and pastes against the documented sequences of xterm and kitty.
 
 use greenroom_term::{
-    InputModes, Key, KeyError, KeyPress, Keypad, Mods, MouseButton, MouseEncoding, MouseEvent,
-    MouseKind, MouseMode, Screen, Size, encode_alternate_scroll, encode_focus, encode_key,
-    encode_mouse, encode_paste,
+    InputModes, Key, KeyError, KeyPress, Keypad, Mods, MouseEncoding, MouseMode, Screen, Size,
+    encode_key, encode_paste,
 };
 use proptest::prelude::*;
+
+use crate::mouse::mouse;
 
 pub const PLAIN: InputModes = InputModes {
     app_cursor: false,

@@ -11,7 +11,7 @@ fn event(kind: MouseKind) -> MouseEvent {
     MouseEvent { kind, mods: Mods::NONE, col: 4, row: 9, pixel: Some((40, 90)) }
 }
 
-fn mouse(mouse: MouseMode, mouse_encoding: MouseEncoding) -> InputModes {
+pub fn mouse(mouse: MouseMode, mouse_encoding: MouseEncoding) -> InputModes {
     InputModes { mouse, mouse_encoding, ..PLAIN }
 }
 
