@@ -61,7 +61,7 @@ impl Terminals for HostTerminals {
     }
 
     fn settled<'a>(&'a self, handle: &'a SessionHandle) -> Later<'a, ()> {
-        Box::pin(chains::settled(&self.sessions, handle))
+        Box::pin(chains::settled_after_rest(&self.sessions, handle))
     }
 
     fn matcher(&self, until: &matcher::Matcher) -> Result<Matcher, Fault> {

@@ -50,6 +50,10 @@ use crate::store::Storage;
 /// by the next host.
 const SETTLE: Duration = Duration::from_secs(30);
 
+/// How long a run waits for what a worker's program left. Such things as git's maintenance take
+/// milliseconds; a server that was started to stay must not hold up the run.
+const LEFT_BEHIND: Duration = Duration::from_secs(3);
+
 /// A session may be given at most this long to end by itself.
 const GRACE_MAX: Duration = Duration::from_secs(600);
 
@@ -339,6 +343,15 @@ pub(crate) async fn settled(sessions: &Arc<Sessions>, handle: &SessionHandle) {
         sessions.chains.finish(&end, &watch(sessions)).await;
         retry::unless_done(sessions, &end);
     }
+}
+
+/// As `settled`, once what the program left behind has had some time to end: git goes on with its
+/// maintenance in the background, and the next worker of a run may need the same worktree.
+pub(crate) async fn settled_after_rest(sessions: &Arc<Sessions>, handle: &SessionHandle) {
+    let rest = sessions.keeper.nobody_left(handle.id());
+    // What stays longer was started to stay.
+    let _ = tokio::time::timeout(LEFT_BEHIND, rest).await;
+    settled(sessions, handle).await;
 }
 
 fn end_of(handle: &SessionHandle) -> Option<SessionEnd> {

@@ -192,6 +192,16 @@ fn runs_are_listed_shown_and_stopped() {
 }
 
 #[test]
+fn what_a_worker_leaves_for_a_moment_does_not_keep_the_next_one_out() {
+    let team = Team::new();
+    // As git's maintenance after a commit: it is away from the terminal, and soon over.
+    let mut value = pipeline("setsid sleep 1 >/dev/null 2>&1 </dev/null &");
+    value["session"] = json!({ "worktree": "shared" });
+    let info = team.done(&team.file("p.json", &value));
+    assert_eq!(info["phases"].as_array().unwrap().len(), 2, "{info}");
+}
+
+#[test]
 fn a_second_run_does_not_continue_the_first_ones_branches() {
     let team = Team::new();
     // The number makes each commit another one: the same work in the same second would be the same

@@ -1,6 +1,7 @@
 //! A client that cannot get an answer says so; a host that is short of something still answers.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -180,6 +181,12 @@ fn a_daemon_that_does_not_come_up_is_told_with_its_reason() {
     eventually("the host is back", || home.run(&["ls"]).out.contains("s1").then_some(()));
 }
 
+/// What the daemon has open.
+fn open_files(home: &Home) -> Vec<PathBuf> {
+    let fds = std::fs::read_dir(format!("/proc/{}/fd", home.daemon_pid())).unwrap();
+    fds.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok()).collect()
+}
+
 #[test]
 fn the_last_descriptors_are_for_answers() {
     let home = Home::new();
@@ -199,7 +206,8 @@ fn the_last_descriptors_are_for_answers() {
     let killed = scant(&["kill", "s1"]);
     assert_eq!(killed.code, 0, "{killed:?}");
     assert!(scant(&["doctor"]).out.contains(" running"));
-    assert_eq!(scant(&["new", "--", "cat"]).code, 0, "there is room again");
+    let again = scant(&["new", "--", "cat"]);
+    assert_eq!(again.code, 0, "there is room again: {again:?}; open: {:#?}", open_files(&home));
     let stopped = scant(&["shutdown"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
