@@ -27,7 +27,7 @@ use greenroom_engine::{Engine, EngineError, SessionHandle, SessionId, SessionSta
 use greenroom_protocol::api::session::DryRun;
 use greenroom_protocol::{Fault, FaultKind};
 use greenroom_workspace::BuiltIn;
-use greenroom_workspace::chain::{ChainError, Chains, Open, Registry, Watch};
+use greenroom_workspace::chain::{ChainError, Chains, CleanupReport, Open, Registry, Watch};
 use greenroom_workspace::sandbox::{self, Plan, Sandbox, SandboxConfig};
 use greenroom_workspace::spec::{EndedHow, Refusal, SessionEnd, SessionSpec, Surroundings};
 use greenroom_workspace::worktree::Worktrees;
@@ -309,9 +309,23 @@ fn refused(refusal: Refusal) -> Fault {
 /// Undoes a chain whose session does not run. Answers what could not be undone.
 async fn never_started(sessions: &Arc<Sessions>, id: SessionId) -> Vec<String> {
     let end = SessionEnd { id, how: EndedHow::NeverStarted, at: SystemTime::now() };
-    let outcomes = sessions.chains.finish(&end, &watch(sessions)).await;
-    retry::unless_done(sessions, &end);
+    let outcomes = clean_up(sessions, end).await;
     outcomes.iter().filter_map(|outcome| outcome.left_behind()).collect()
+}
+
+/// Cleans up after a session; what fails is tried again later. A task of its own: whoever asked may
+/// go away half way, and the next one must not begin beside what is still being done.
+async fn clean_up(sessions: &Arc<Sessions>, end: SessionEnd) -> Vec<CleanupReport> {
+    let (id, sessions) = (end.id, sessions.clone());
+    let work = tokio::spawn(async move {
+        let reports = sessions.chains.finish(&end, &watch(&sessions)).await;
+        retry::unless_done(&sessions, &end);
+        reports
+    });
+    work.await.unwrap_or_else(|error| {
+        tracing::error!(session = %id, %error, "cleaning up after a session");
+        Vec::new()
+    })
 }
 
 /// Minds the clock of a running session and cleans up after its end.
@@ -340,8 +354,7 @@ pub(crate) async fn settled(sessions: &Arc<Sessions>, handle: &SessionHandle) {
         && sessions.keeper.count_left(end.id) == 0
         && sessions.chains.look(end.id).is_some_and(|file| file.is_open())
     {
-        sessions.chains.finish(&end, &watch(sessions)).await;
-        retry::unless_done(sessions, &end);
+        clean_up(sessions, end).await;
     }
 }
 

@@ -50,10 +50,10 @@ impl Worktrees {
         how: Ended,
     ) -> Result<Outcome, WorktreeError> {
         self.with_ports(|ports| ports.release(session))?;
-        let Some(record) = Record::load(file)?.filter(|record| record.session == Some(session.0))
-        else {
-            return Ok(Outcome::Nothing);
+        let load = || -> Result<Option<Record>, WorktreeError> {
+            Ok(Record::load(file)?.filter(|record| record.session == Some(session.0)))
         };
+        let Some(record) = load()? else { return Ok(Outcome::Nothing) };
         let mut why = Vec::new();
         if how == Ended::TimedOut {
             why.push("its session ran out of time".to_owned());
@@ -63,6 +63,8 @@ impl Worktrees {
         }
         self.steps.at("before the check")?;
         let locked = lock_if_there(&record.common_dir)?;
+        // Whoever had the lock may have removed it, or taken it up.
+        let Some(record) = load()? else { return Ok(Outcome::Nothing) };
         self.settle(locked.as_ref(), file, record, why)
     }
 

@@ -195,7 +195,7 @@ fn runs_are_listed_shown_and_stopped() {
 fn what_a_worker_leaves_for_a_moment_does_not_keep_the_next_one_out() {
     let team = Team::new();
     // As git's maintenance after a commit: it is away from the terminal, and soon over.
-    let mut value = pipeline("setsid sleep 1 >/dev/null 2>&1 </dev/null &");
+    let mut value = pipeline("trap '' HUP; setsid sleep 1 >/dev/null 2>&1 </dev/null &");
     value["session"] = json!({ "worktree": "shared" });
     let info = team.done(&team.file("p.json", &value));
     assert_eq!(info["phases"].as_array().unwrap().len(), 2, "{info}");

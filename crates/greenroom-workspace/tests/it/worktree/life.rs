@@ -558,3 +558,21 @@ fn many_at_once() {
     assert_eq!(kept, 1, "{outcomes:?}");
     assert!(git(&stage.repo, &["rev-list", "--all"]).contains(&commit));
 }
+
+#[test]
+fn two_who_end_the_same_session_do_not_meet() {
+    let stage = Stage::new();
+    stage.make(1, "x").unwrap();
+    let record = stage.worktrees().target(&stage.repo, "x").unwrap().record;
+    let (other, file) = (stage.worktrees(), record.clone());
+    // The other one is quicker, after this one has read the record and before it has the lock.
+    let worktrees = stage.worktrees().stopping(move |step| {
+        if step == "before the check" {
+            assert_removed(&other.end(&file, SessionId(1), Ended::Exited).unwrap());
+        }
+        false
+    });
+    let outcome = worktrees.end(&record, SessionId(1), Ended::Exited).unwrap();
+    assert_eq!(outcome, Outcome::Nothing);
+    stage.assert_spotless();
+}
