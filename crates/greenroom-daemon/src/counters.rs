@@ -1,4 +1,5 @@
-//! How many connections there are, were refused, and were answered.
+//! How many connections there are, were refused, and were answered, and how many sessions are being
+//! started.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,8 @@ pub(crate) struct Counters {
     requests: AtomicU64,
     connections: AtomicU64,
     refused: AtomicU64,
+    /// Sessions that are being started.
+    starting: AtomicU64,
     /// The last connection ended.
     alone: Notify,
 }
@@ -43,10 +46,28 @@ impl Counters {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn starting(&self) -> u64 {
+        self.starting.load(Ordering::Relaxed)
+    }
+
+    /// Counts a session that is being started as long as the guard lives.
+    pub(crate) fn start(&self) -> Starting<'_> {
+        self.starting.fetch_add(1, Ordering::Relaxed);
+        Starting(self)
+    }
+
     /// Counts a connection as long as the guard lives.
     pub(crate) fn connected(self: &Arc<Counters>) -> Connected {
         self.connections.fetch_add(1, Ordering::Relaxed);
         Connected(self.clone())
+    }
+}
+
+pub(crate) struct Starting<'a>(&'a Counters);
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.0.starting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

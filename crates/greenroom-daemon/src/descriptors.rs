@@ -15,6 +15,8 @@ use rustix::process::{Resource, getrlimit};
 const FOR_ANSWERS: u64 = 16;
 /// A session's: terminal, pipe, ring, recording, and what its sandbox has.
 const OF_A_SESSION: u64 = 6;
+/// Those of them that its recording has.
+const OF_A_RECORDING: u64 = 2;
 /// Descriptors for the daemon itself.
 const OF_THE_HOST: u64 = 64;
 /// Connections at once, however many descriptors there are: each may hold a few queues, and a
@@ -31,23 +33,46 @@ pub(crate) fn connections_max() -> u64 {
     (limit() / 4).clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
 }
 
+/// Who holds descriptors, or soon will.
+pub(crate) struct Holders {
+    /// Sessions whose programs run.
+    pub(crate) sessions: u64,
+    /// Sessions that are being started, the one that is asked for among them.
+    pub(crate) starting: u64,
+    pub(crate) connections: u64,
+}
+
 /// Whether one more session leaves enough for answers. A session that has just ended gives its
 /// descriptors back a moment later, so nobody is refused before that moment is over.
-pub(crate) async fn room_for_a_session(sessions: u64, connections: u64) -> Result<(), Fault> {
+pub(crate) async fn room_for_a_session(holders: impl Fn() -> Holders) -> Result<(), Fault> {
     let limit = limit();
-    let likely = sessions.saturating_mul(OF_A_SESSION) + connections + OF_THE_HOST;
-    if likely <= limit / 2 {
-        return Ok(());
-    }
-    // A directory that cannot be opened means that no descriptor is left.
-    let open = || std::fs::read_dir("/proc/self/fd").map_or(limit, |fds| fds.count() as u64);
     let deadline = Instant::now() + CLOSING;
     loop {
-        match judge(open(), limit) {
+        let holders = holders();
+        let all = holders.sessions + holders.starting;
+        let likely = all.saturating_mul(OF_A_SESSION) + holders.connections + OF_THE_HOST;
+        if likely <= limit / 2 {
+            return Ok(());
+        }
+        match judge(held(&holders, limit), limit) {
             Err(_) if Instant::now() < deadline => tokio::time::sleep(LOOK_AGAIN).await,
             judged => return judged,
         }
     }
+}
+
+/// What is open, and what others will open: a session's recording is opened after it was answered.
+fn held(holders: &Holders, limit: u64) -> u64 {
+    // A directory that cannot be opened means that no descriptor is left.
+    let Ok(fds) = std::fs::read_dir("/proc/self/fd") else { return limit };
+    let (mut open, mut recordings) = (0, 0);
+    for fd in fds.flatten() {
+        open += 1;
+        let leads_to = std::fs::read_link(fd.path()).unwrap_or_default();
+        recordings += u64::from(leads_to.extension().is_some_and(|it| it == "seg" || it == "idx"));
+    }
+    let promised = holders.starting.saturating_sub(1).saturating_mul(OF_A_SESSION);
+    open + promised + (holders.sessions * OF_A_RECORDING).saturating_sub(recordings)
 }
 
 fn judge(open: u64, limit: u64) -> Result<(), Fault> {
@@ -79,9 +104,21 @@ mod tests {
         assert!(judge(u64::from(u32::MAX), 64).is_err());
     }
 
+    /// Sessions whose recordings are not open yet, and others that are being started, hold theirs.
+    #[test]
+    fn what_will_be_opened_counts() {
+        let held = |sessions, starting| {
+            held(&Holders { sessions, starting, connections: 0 }, u64::from(u32::MAX))
+        };
+        assert!(held(1000, 1) >= 2000);
+        assert!(held(0, 1001) >= 6000);
+        assert!(held(0, 1) < 1000);
+    }
+
     #[tokio::test]
     async fn far_from_the_limit_nothing_is_counted() {
-        assert!(room_for_a_session(0, 0).await.is_ok());
+        let holders = || Holders { sessions: 0, starting: 1, connections: 0 };
+        assert!(room_for_a_session(holders).await.is_ok());
         assert!((CONNECTIONS_MIN..=CONNECTIONS_MAX).contains(&connections_max()));
     }
 }

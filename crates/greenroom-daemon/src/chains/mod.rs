@@ -40,7 +40,7 @@ pub(crate) use retry::pending;
 use self::retry::Cleanups;
 use crate::call::fault;
 use crate::counters::Counters;
-use crate::descriptors;
+use crate::descriptors::{self, Holders};
 use crate::hooks::{self, Gatekeeper, Hooks};
 use crate::keeper::Keeper;
 use crate::settings::Settings;
@@ -183,8 +183,8 @@ pub(crate) async fn start(
         let message = format!("cannot start a session: {}", unguarded.why);
         return Err(Fault::new(FaultKind::Conflict, message).hint(unguarded.hint));
     }
-    let count = sessions.engine.handles().len() as u64;
-    descriptors::room_for_a_session(count, sessions.counters.connections()).await?;
+    let _starting = sessions.counters.start();
+    descriptors::room_for_a_session(|| holders(sessions)).await?;
     sessions.engine.check(&spec.base).map_err(fault::engine)?;
     let id = sessions.engine.next_id().await.map_err(fault::engine)?;
     spec.id = id;
@@ -206,6 +206,18 @@ pub(crate) async fn start(
     };
     asked.answered();
     result
+}
+
+fn holders(sessions: &Sessions) -> Holders {
+    let runs = |session: &&SessionHandle| {
+        let change = session.change();
+        change.ended.is_none() && !change.closed
+    };
+    Holders {
+        sessions: sessions.engine.handles().iter().filter(runs).count() as u64,
+        starting: sessions.counters.starting(),
+        connections: sessions.counters.connections(),
+    }
 }
 
 /// What a session would be; nothing is made.
