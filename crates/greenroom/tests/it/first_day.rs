@@ -291,7 +291,12 @@ fn a_sandbox_explains_itself_once_and_says_what_is_missing() {
     let said = home.run(&["new", "--sandbox", "--cwd", cwd, "--", "no-such-agent"]);
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("hint: is no-such-agent installed"), "{said:?}");
-    let id = home.ok(&["new", "--sandbox", "--cwd", cwd, "--", "sh", "-c", "greenroom ls; cat"]);
+    // In the session's directory, since the one it was built in may be hidden in there.
+    let (built, seen) = (env!("CARGO_BIN_EXE_greenroom"), repo.join("greenroom"));
+    if std::fs::hard_link(built, &seen).is_err() {
+        std::fs::copy(built, &seen).unwrap();
+    }
+    let id = home.ok(&["new", "--sandbox", "--cwd", cwd, "--", "sh", "-c", "./greenroom ls; cat"]);
     home.wait_text(&id, "hint: a session in a sandbox cannot reach the host");
 }
 
