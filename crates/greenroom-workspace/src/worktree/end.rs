@@ -63,7 +63,7 @@ impl Worktrees {
         }
         self.steps.at("before the check")?;
         let locked = lock_if_there(&record.common_dir)?;
-        // Whoever had the lock may have removed it, or taken it up.
+        // Another process that had the lock may have removed the worktree, or taken it up.
         let Some(record) = load()? else { return Ok(Outcome::Nothing) };
         self.settle(locked.as_ref(), file, record, why)
     }
